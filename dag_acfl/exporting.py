@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from dag_acfl.sources import genesis_and_headers
 from dag_acfl.summary import clusters_of
 from fl_core.aggregation import AGGREGATORS
-from fl_core.dag.genesis import Genesis, parse_genesis
+from fl_core.dag.genesis import Genesis
 from fl_core.dag.transaction import Header, Kind
-from fl_core.errors import DigestMismatchError, GenesisError, ModelPrunedError, ModelUnknownError, ParameterError
+from fl_core.errors import DigestMismatchError, ModelPrunedError, ModelUnknownError, ParameterError
 from fl_core.types import AuthorId, TxId, digest_of
 from fl_core.verify import LedgerSource, average_of
 
@@ -26,12 +27,7 @@ class ModelExport:
 
     def __init__(self, source: LedgerSource) -> None:
         self._source = source
-        self._headers = {transaction.id: transaction.header for _, transaction in source.transactions()}
-        self._first = next((each for each in self._headers.values() if each.kind is Kind.GENESIS), None)
-        document = None if self._first is None else source.attachment(self._first.attachment_digest)
-        if document is None:
-            raise GenesisError("there is no whole genesis here; run: dag-acfl ledger verify")
-        self._genesis = parse_genesis(document)
+        self._genesis, self._headers = genesis_and_headers(source)
         self._updates = {id_: each for id_, each in self._headers.items() if each.kind is not Kind.GENESIS}
 
     def of_transaction(self, prefix: str) -> LedgerModel:
@@ -56,7 +52,7 @@ class ModelExport:
         Args:
             number: As ``dag-acfl ledger inspect`` numbers them, from 1.
         """
-        _, partition = clusters_of({id_: (each.author, each.parents) for id_, each in self._updates.items()})
+        _, partition = clusters_of(self._updates)
         if not 1 <= number <= len(partition):
             raise ParameterError(
                 f"there is no cluster {number}: they are numbered to {len(partition)}; see: dag-acfl ledger inspect"

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from dag_acfl.sources import genesis_and_headers
 from fl_client.privacy import DELTA_METRIC, EPSILON_METRIC
 from fl_client.training.protocol import Arrays
-from fl_core.dag.genesis import parse_genesis
 from fl_core.dag.transaction import Header, Kind
-from fl_core.errors import ModelUnknownError, ParameterError
+from fl_core.errors import ParameterError
 from fl_core.models import ModelLayout, decode_model
 from fl_core.trust.membership_inference import AttackResult, confidence, judged, likelihood_ratio
 from fl_core.types import AuthorId, Digest, TxId, Vector64
@@ -53,12 +53,8 @@ class Exposure:
 
 def published_by(author: AuthorId, source: LedgerSource, *, most: int) -> list[Update]:
     """An author's newest updates whose models are there, the oldest first."""
-    headers = {transaction.id: transaction.header for _, transaction in source.transactions()}
-    first = next(each for each in headers.values() if each.kind is Kind.GENESIS)
-    document = source.attachment(first.attachment_digest)
-    if document is None:
-        raise ModelUnknownError("there is no whole genesis here; run: dag-acfl ledger verify")
-    layout = parse_genesis(document).layout
+    genesis, headers = genesis_and_headers(source)
+    layout = genesis.layout
     own = sorted((each for each in headers.values() if each.author == author), key=lambda each: -each.sequence)
     own = [each for each in own if each.kind is Kind.UPDATE and source.model_size(each.model_digest)][:most]
     if not own:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dag_acfl.commands.options import retries_shown
-from fl_core.dag.transaction import Transaction
-from fl_core.errors import DigestMismatchError, ModelPrunedError, ParameterError, UnknownError
-from fl_core.types import Digest
+from fl_core.dag.genesis import Genesis, parse_genesis
+from fl_core.dag.transaction import Header, Kind, Transaction
+from fl_core.errors import DigestMismatchError, GenesisError, ModelPrunedError, ParameterError, UnknownError
+from fl_core.types import Digest, TxId
 from fl_core.verify import LedgerSource
 from ledger_server.admin.bundle import Bundle
 from ledger_server.admin.store_source import open_store_source
@@ -60,6 +61,20 @@ def open_source(target: str | None, *, token: str | None = None) -> AbstractCont
     if path.is_file():
         return Bundle(path)
     raise ParameterError(f"{target}: no such file or folder, and no URL of a server or a database")
+
+
+def genesis_and_headers(source: LedgerSource) -> tuple[Genesis, dict[TxId, Header]]:
+    """A ledger's rules, and all its headers, in its order.
+
+    Raises:
+        GenesisError: It has no whole genesis.
+    """
+    headers = {transaction.id: transaction.header for _, transaction in source.transactions()}
+    first = next((each for each in headers.values() if each.kind is Kind.GENESIS), None)
+    document = None if first is None else source.attachment(first.attachment_digest)
+    if document is None:
+        raise GenesisError("there is no whole genesis here; run: dag-acfl ledger verify")
+    return parse_genesis(document), headers
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from dag_acfl.commands.options import figure, number_of
 from fl_core.clusters import Approvals, Partition, count_approvals, find_clusters, modularity
 from fl_core.dag.genesis import NO_BOUND, Genesis, parse_genesis
 from fl_core.dag.profiles import differences, profile_of
-from fl_core.dag.transaction import Kind, decode_header
+from fl_core.dag.transaction import Header, Kind, decode_header
 from fl_core.errors import GenesisError
 from fl_core.types import AuthorId, TxId
 from fl_core.verify import LedgerSource
@@ -32,8 +32,8 @@ def summarise(source: LedgerSource) -> dict[str, Any]:
     """
     genesis: Genesis | None = None
     depths: dict[TxId, int] = {}
-    updates: dict[TxId, tuple[AuthorId, tuple[TxId, ...]]] = {}
-    newest: dict[AuthorId, tuple[int, TxId, dict[str, float]]] = {}
+    updates: dict[TxId, Header] = {}
+    newest: dict[AuthorId, tuple[int, TxId]] = {}
     models: dict[str, int] = {}
     header_bytes = 0
     for _, transaction in source.transactions():
@@ -48,23 +48,22 @@ def summarise(source: LedgerSource) -> dict[str, Any]:
             continue
         # Sources give parents first; a broken one is verify's business, so an unknown parent counts as 0 deep.
         depths[transaction.id] = 1 + max(depths.get(parent, 0) for parent in header.parents)
-        updates[transaction.id] = header.author, header.parents
-        held = newest.get(header.author)
-        if held is None or (header.sequence, transaction.id) > held[:2]:
-            newest[header.author] = header.sequence, transaction.id, dict(header.metrics)
+        updates[transaction.id] = header
+        this = header.sequence, transaction.id
+        newest[header.author] = max(this, newest.get(header.author, this))
     if genesis is None:
         raise GenesisError("there is no genesis transaction; run: dag-acfl ledger verify")
-    approved = {parent for _, parents in updates.values() for parent in parents}
+    approved = {parent for header in updates.values() for parent in header.parents}
     approvals, partition = clusters_of(updates)
     pruned = source.pruned
     cluster_of = {author: number for number, group in enumerate(partition, start=1) for author in group}
-    counts = Counter(author for author, _ in updates.values())
+    counts = Counter(header.author for header in updates.values())
     shared: Counter[AuthorId] = Counter()
     partners: defaultdict[AuthorId, Counter[AuthorId]] = defaultdict(Counter)
-    for author, parents in updates.values():
-        others = {updates[parent][0] for parent in parents if parent in updates} - {author}
-        shared[author] += bool(others)
-        partners[author].update(others)
+    for header in updates.values():
+        others = {updates[parent].author for parent in header.parents if parent in updates} - {header.author}
+        shared[header.author] += bool(others)
+        partners[header.author].update(others)
     return {
         "ledger": source.ledger,
         "genesis": json.loads(genesis.document),
@@ -83,7 +82,7 @@ def summarise(source: LedgerSource) -> dict[str, Any]:
                 "shared": shared[author],
                 "with": dict(sorted(partners[author].items(), key=lambda item: (-item[1], item[0]))),
                 "newest_is_tip": newest[author][1] not in approved,
-                "metrics": newest[author][2],
+                "metrics": dict(updates[newest[author][1]].metrics),
                 "cluster": cluster_of[author],
             }
             for author in sorted(counts)
@@ -96,11 +95,11 @@ def summarise(source: LedgerSource) -> dict[str, Any]:
     }
 
 
-def clusters_of(updates: Mapping[TxId, tuple[AuthorId, Sequence[TxId]]]) -> tuple[Approvals, Partition]:
-    """Who approved whom, and the clusters that this makes, of each update's author and parents."""
+def clusters_of(updates: Mapping[TxId, Header]) -> tuple[Approvals, Partition]:
+    """Who approved whom, and the clusters that this makes."""
+    author_of = {id_: header.author for id_, header in updates.items()}
     approvals = count_approvals(
-        (author, [updates[parent][0] if parent in updates else None for parent in parents])
-        for author, parents in updates.values()
+        (header.author, [author_of.get(parent) for parent in header.parents]) for header in updates.values()
     )
     return approvals, find_clusters(approvals)
 

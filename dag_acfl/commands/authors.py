@@ -1,12 +1,11 @@
 """``dag-acfl authors``: who may publish in a ledger of listed authors, and who goes on in whose place."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.members import membership, show
+from dag_acfl.commands.members import membership, propose, show
 from dag_acfl.commands.options import DataDir, number_of
 from fl_core.errors import ParameterError, TransactionInvalidError
 
@@ -87,9 +86,7 @@ def rotate(
         known = members.acts.authors
         if replaced in known.successors or going_on in known.successors or going_on in known.formers:
             raise ParameterError("one of the two was rotated already; see: dag-acfl authors list")
-        kind = ActKind.ROTATE_AUTHOR
-        for each in members.propose(kind, [replaced], changed=going_on, agreeing=agreeing, now_ms=_now_ms()):
-            show(members, each)
+        propose(members, ActKind.ROTATE_AUTHOR, [replaced], changed=going_on, agreeing=agreeing)
 
 
 @app.command("list")
@@ -128,9 +125,4 @@ def _decide(members: "Membership", kind: "ActKind", authors: "Sequence[str]") ->
         raise ParameterError(
             "this ledger is open: everybody may publish; `dag-acfl ledger init --authors listed` makes another"
         )
-    for standing in members.propose(kind, author_ids(authors), now_ms=_now_ms()):
-        show(members, standing)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    propose(members, kind, author_ids(authors))

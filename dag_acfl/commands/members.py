@@ -1,16 +1,18 @@
 """``dag-acfl members``: the servers of a ledger, decided together by those that are members."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dag_acfl.commands.options import DataDir, number_of, own_entry, settings_of_ledger
+from dag_acfl.commands.options import DataDir, now_ms, number_of, own_entry, settings_of_ledger
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fl_core.dag.acts import ActKind
     from ledger_server.admin.members import Membership, Standing
 
 app: typer.Typer = typer.Typer(
@@ -42,7 +44,7 @@ def add(
         for peer in found:
             if peer.public_key in members.acts.effect.members:
                 typer.echo(f"{members.name(peer.public_key)} is a member already")
-        for standing in members.add(found, now_ms=_now_ms()):
+        for standing in members.add(found, now_ms=now_ms()):
             show(members, standing)
 
 
@@ -59,7 +61,7 @@ def remove(
     Example: dag-acfl members remove second
     """
     with membership(data_dir) as members:
-        show(members, members.remove(members.find(member), now_ms=_now_ms()))
+        show(members, members.remove(members.find(member), now_ms=now_ms()))
 
 
 @app.command()
@@ -83,7 +85,7 @@ def rotate(
         new_file = settings.data_dir / NEXT_KEY_FILE
         if not new_file.exists():
             members.check_member()
-        standing = members.rotate(load_or_create_key(new_file), url=checked, now_ms=_now_ms())
+        standing = members.rotate(load_or_create_key(new_file), url=checked, now_ms=now_ms())
         if checked is not None:
             note_address(settings.data_dir, own_entry(settings, url=checked, name=None))
         show(members, standing)
@@ -145,6 +147,12 @@ def membership(data_dir: Path | None) -> "Iterator[Membership]":
         yield Membership(store, key=load_key(key_file(settings)))
 
 
+def propose(members: "Membership", kind: "ActKind", subjects: "Sequence[str]", **more: Any) -> None:
+    """Propose an act of each subject, as ``Membership.propose`` does, and show how each stands."""
+    for standing in members.propose(kind, subjects, **more, now_ms=now_ms()):
+        show(members, standing)
+
+
 def show(members: "Membership", standing: "Standing") -> None:
     """A line for what is in effect; for what is not, also who must sign and how."""
     from ledger_server.admin.members import printable  # noqa: PLC0415
@@ -177,7 +185,3 @@ def show(members: "Membership", standing: "Standing") -> None:
     missing = standing.needed - len(standing.signed_by)
     if standing.waits_for:
         typer.echo(f"  {missing} more of {', '.join(standing.waits_for)}, each there: dag-acfl members sign {short}")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -189,6 +189,11 @@ def as_called(text: str) -> str:
     return re.sub(r"(?<![\w./-])dag-acfl(?= [a-z])", lambda _: shlex.quote(sys.argv[0]), text)
 
 
+def now_ms() -> int:
+    """Milliseconds since 1970 UTC."""
+    return time.time_ns() // 1_000_000
+
+
 def number_of(number: int, noun: str) -> str:
     """As people read it: 1 author, 2 authors, 1,000 authors."""
     return f"{number:,} {noun}{'s' * (number != 1)}"

@@ -1,6 +1,5 @@
 """``dag-acfl tokens``: make, list and revoke the bearer tokens of a server; a running server follows."""
 
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dag_acfl.commands.authors import author_ids
-from dag_acfl.commands.options import DataDir, as_called, read_secret, settings_for
+from dag_acfl.commands.options import DataDir, as_called, now_ms, read_secret, settings_for
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -69,13 +68,13 @@ def create(
     token = new_token() if token_file is None else read_secret(token_file)
     if not is_token(token):
         raise ParameterError(f"{token_file} holds no token; make one with: dag-acfl tokens create")
-    now_ms = _now_ms()
+    made_ms = now_ms()
     record = TokenRecord(
         sha256=token_digest(token),
         name=name,
         scope=Scope(scope),
-        created_at_ms=now_ms,
-        expires_at_ms=None if days is None else now_ms + days * _DAY_MS,
+        created_at_ms=made_ms,
+        expires_at_ms=None if days is None else made_ms + days * _DAY_MS,
         authors=tuple(sorted(author_ids(author or []))),
     )
     if out is not None:
@@ -100,9 +99,9 @@ def list_tokens(*, data_dir: DataDir = None) -> None:
 
     Example: dag-acfl tokens list --data-dir site-a
     """
-    records, now_ms = _tokens(data_dir).records(), _now_ms()
+    records, asked_ms = _tokens(data_dir).records(), now_ms()
     for record in records:
-        state = _until(record) if record.is_valid(now_ms) else "expired"
+        state = _until(record) if record.is_valid(asked_ms) else "expired"
         bound = f"  for {', '.join(record.authors)}" if record.authors else ""
         typer.echo(f"{record.id}  {record.scope:<8}  made {_day(record.created_at_ms)}  {state}  {record.name}{bound}")
     if not records:
@@ -143,11 +142,7 @@ def revoke(
 def _tokens(data_dir: Path | None) -> "TokenFile":
     from ledger_server.tokens import FILE, TokenFile  # noqa: PLC0415
 
-    return TokenFile(settings_for(data_dir).data_dir / FILE, now_ms=_now_ms)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return TokenFile(settings_for(data_dir).data_dir / FILE, now_ms=now_ms)
 
 
 def _day(milliseconds: int) -> str:

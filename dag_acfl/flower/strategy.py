@@ -127,7 +127,7 @@ class DagAcfl(FedAvg):  # type: ignore[misc]  # flwr is untyped here
     def clusters(self) -> list[list[int]]:
         """The nodes that have learnt together: Louvain's communities of who was averaged with whom."""
         headers = {each: transaction.header for each, transaction in self._ledger.record.transactions()}
-        updates = {TxId(each): (header.author, header.parents) for each, header in headers.items() if header.parents}
+        updates = {TxId(each): header for each, header in headers.items() if header.parents}
         node_of = self._ledger.client_of
         return [sorted(node_of[author] for author in group) for group in clusters_of(updates)[1]]
 

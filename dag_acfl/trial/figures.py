@@ -11,12 +11,9 @@ from typing import Any
 import numpy as np
 
 from dag_acfl.commands.ledger.read import verified
+from dag_acfl.summary import clusters_of
 from dag_acfl.trial.progress import Progress
 from fl_core.clusters import (
-    Approvals,
-    Partition,
-    count_approvals,
-    find_clusters,
     mean_satisfaction,
     misclassified,
     modularity,
@@ -81,18 +78,6 @@ def updates_of(source: LedgerSource) -> list[Transaction]:
     return [each for _, each in source.transactions() if each.header.kind is not Kind.GENESIS]
 
 
-def groups_found(updates: Sequence[Transaction]) -> Partition:
-    """Louvain's communities of the updates' approvals."""
-    return find_clusters(_approvals(updates))
-
-
-def _approvals(updates: Sequence[Transaction]) -> Approvals:
-    author_of = {update.id: update.header.author for update in updates}
-    return count_approvals(
-        (update.header.author, [author_of.get(parent) for parent in update.header.parents]) for update in updates
-    )
-
-
 def cluster_figures(
     source: LedgerSource, updates: Sequence[Transaction], truth: Mapping[AuthorId, int] | None
 ) -> dict[str, Any]:
@@ -106,8 +91,7 @@ def cluster_figures(
         mean over all selections that had an update of the own cluster on offer, or None. ``foreign_approvals``: share
         of all approvals of others that went to another cluster.
     """
-    approvals = _approvals(updates)
-    found = find_clusters(approvals)
+    approvals, found = clusters_of({update.id: update.header for update in updates})
     author_of = {update.id: update.header.author for update in updates}
     figures: dict[str, Any] = {
         "found": sorted(map(len, found), reverse=True),

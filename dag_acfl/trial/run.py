@@ -21,12 +21,12 @@ from rich.console import Console
 
 from dag_acfl.commands.ledger.init import first_model_of, rules_of
 from dag_acfl.sources import open_source
+from dag_acfl.summary import clusters_of
 from dag_acfl.trial.baselines import baseline, common_figure, judged, world_of
 from dag_acfl.trial.clients import Clients
 from dag_acfl.trial.figures import (
     cluster_figures,
     gain_figures,
-    groups_found,
     method_figures,
     network_figures,
     proof_figures,
@@ -264,7 +264,8 @@ def _measure(
         write_bundle(live, trial.out / LEDGER)
     with Bundle(trial.out / LEDGER) as bundle:
         updates = updates_of(bundle)
-        found = (sorted(clients.authors[author] for author in group) for group in groups_found(updates))
+        _, partition = clusters_of({update.id: update.header for update in updates})
+        found = (sorted(clients.authors[author] for author in group) for group in partition)
         groups = sorted(found, key=lambda group: (-len(group), group))
         truth = {AuthorId(author): progress.clusters[number] for author, number in clients.authors.items()}
         clusters = {"sites": groups, **cluster_figures(bundle, updates, truth if trial.kinds else None)}

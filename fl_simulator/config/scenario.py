@@ -16,11 +16,11 @@ A mistake is told with the section and the key. ``Experiment`` makes many scenar
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from fl_core.errors import ConfigurationError
 from fl_core.parameters import parameter, read_parameters
-from fl_core.registry import written_params
+from fl_core.registry import PartRegistry, written_params
 from fl_core.types import JsonScalar
 from fl_simulator.attacks import ATTACKERS
 from fl_simulator.attacks.attack import Places
@@ -175,6 +175,9 @@ class Named:
     params: Section = field(default_factory=dict)
 
 
+_Own = TypeVar("_Own", Links, Places)
+
+
 @dataclass(frozen=True, slots=True)
 class OnGraph(Named):
     """A topology, and how reliable its links are."""
@@ -225,14 +228,12 @@ class Scenario:
             "run": asdict(self.run),
             "strategy": {"name": self.strategy.name, **self.strategy.params},
             **({} if self.asynchronous is None else {"asynchronous": self.asynchronous.write()}),
-            **({} if self.topology is None else {"topology": _topology_table(self.topology)}),
-            **({} if self.attack is None else {"attack": _attack_table(self.attack)}),
+            **({} if self.topology is None else {"topology": _table(self.topology, self.topology.links)}),
+            **({} if self.attack is None else {"attack": _table(self.attack, self.attack.places)}),
         }
 
 
 SECTIONS: Final = tuple(each.name for each in fields(Scenario))
-_LINKS: Final = frozenset(each.name for each in fields(Links))
-_PLACES: Final = frozenset(each.name for each in fields(Places))
 
 
 def read_scenario(content: Mapping[str, Any]) -> Scenario:
@@ -308,33 +309,28 @@ def _strategy(table: Section, virtual_time: VirtualTime | None) -> Named:
 
 
 def _topology(table: Section) -> OnGraph:
-    if "name" not in table:
-        raise ScenarioError(f"[topology] needs a name, one of {', '.join(sorted(TOPOLOGIES))}")
-    name, given = _name_and_params(table, "topology", "")
-    links = {key: value for key, value in given.items() if key in _LINKS}
-    params = {key: value for key, value in given.items() if key not in _LINKS}
-    return OnGraph(
-        name, written_params(TOPOLOGIES.read_params(name, params)), read_parameters(Links, links, owner="[topology]")
-    )
+    return OnGraph(*_with_own_keys("topology", table, TOPOLOGIES, Links))
 
 
 def _attack(table: Section) -> Seated:
+    return Seated(*_with_own_keys("attack", table, ATTACKERS, Places))
+
+
+def _with_own_keys(
+    section: str, table: Section, registry: PartRegistry[Any], own: type[_Own]
+) -> tuple[str, Section, _Own]:
+    """What a section says: a name, its parameters, and the keys that the section has whatever is named."""
     if "name" not in table:
-        raise ScenarioError(f"[attack] needs a name, one of {', '.join(sorted(ATTACKERS))}")
-    name, given = _name_and_params(table, "attack", "")
-    places = {key: value for key, value in given.items() if key in _PLACES}
-    params = {key: value for key, value in given.items() if key not in _PLACES}
-    return Seated(
-        name, written_params(ATTACKERS.read_params(name, params)), read_parameters(Places, places, owner="[attack]")
-    )
+        raise ScenarioError(f"[{section}] needs a name, one of {', '.join(sorted(registry))}")
+    name, given = _name_and_params(table, section, "")
+    names = {each.name for each in fields(own)}
+    params = registry.read_params(name, {key: value for key, value in given.items() if key not in names})
+    of_section = {key: value for key, value in given.items() if key in names}
+    return name, written_params(params), read_parameters(own, of_section, owner=f"[{section}]")
 
 
-def _attack_table(attack: Seated) -> dict[str, JsonScalar]:
-    return {"name": attack.name, **attack.params, **asdict(attack.places)}
-
-
-def _topology_table(topology: OnGraph) -> dict[str, JsonScalar]:
-    return {"name": topology.name, **topology.params, **asdict(topology.links)}
+def _table(named: Named, own: Links | Places) -> dict[str, JsonScalar]:
+    return {"name": named.name, **named.params, **asdict(own)}
 
 
 def _check_quarantine(scenario: Scenario) -> None:

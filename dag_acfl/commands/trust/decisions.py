@@ -1,12 +1,11 @@
 """``dag-acfl trust quarantine``, ``lift`` and ``erase``: what members decide about bad clients and withdrawn sites."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.members import membership, show
+from dag_acfl.commands.members import membership, propose
 from dag_acfl.commands.options import DataDir
 from dag_acfl.commands.trust.subjects import Subject, only_one, opened, suspects_of
 from fl_core.errors import ParameterError
@@ -75,5 +74,4 @@ def erase(
 def _decide(data_dir: Path | None, kind: "ActKind", subject: str, reason: str) -> None:
     details = {"reason": reason} if reason else {}
     with membership(data_dir) as members:
-        for standing in members.propose(kind, [subject], details=details, now_ms=time.time_ns() // 1_000_000):
-            show(members, standing)
+        propose(members, kind, [subject], details=details)
