@@ -738,7 +738,7 @@ def checkpoints() -> list[dict[str, Any]]:
     """A checkpoint with everything, one with nothing, and how they travel."""
     first, other = transaction_id(site().encode()), TxId("ab" * 32)
     figures = [Figures(1.5), Figures(2.0, Step(0.5, (0.25, 0.125)), (0.5, 0.0, 0.5))]
-    marks = [Place.NEWEST | Place.BOUNDARY, Place.WINDOW]
+    marks = [Place.WINDOW | Place.BOUNDARY, Place.WINDOW]
     entries = [
         Entry(id_, place, 3, author(), 7, 600, each)
         for id_, place, each in zip(sorted((first, other)), marks, figures, strict=True)

@@ -103,7 +103,6 @@ class LedgerState:
     Attributes:
         nodes: All updates, genesis first, in the member's order of arrival: parents before children.
         receipts: Of each of them, in that order.
-        newest: Each author's newest.
         eligible: What can be chosen: each author's newest, inside the freshness window.
         pruned: Digests of models that the member has dropped.
         members_version: Of the list of members.
@@ -112,7 +111,6 @@ class LedgerState:
 
     nodes: Sequence[Node]
     receipts: Sequence[Receipt]
-    newest: Collection[TxId]
     eligible: AbstractSet[TxId]
     pruned: AbstractSet[Digest]
     members_version: int
@@ -134,9 +132,7 @@ def make_checkpoint(state: LedgerState, *, member: PublicKey, now_ms: int) -> tu
     places = [
         (
             node,
-            Place.NEWEST * (node.id in state.newest)
-            | Place.WINDOW * (node.id in state.eligible)
-            | Place.BOUNDARY * (node.id in boundary),
+            Place.WINDOW * (node.id in state.eligible) | Place.BOUNDARY * (node.id in boundary),
         )
         for node in nodes
     ]

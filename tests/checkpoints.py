@@ -23,7 +23,6 @@ def checkpoint_of(
     state = LedgerState(
         nodes=nodes,
         receipts=[tiny.transactions[node.id].receipt for node in nodes],
-        newest={node.id for node in tiny.ledger.graph.newest_nodes()},
         eligible=tiny.node.eligible,
         pruned={Digest(tiny.transactions[each].header.model_digest) for each in pruned},
         members_version=0,

@@ -60,11 +60,9 @@ _ACT: Final = struct.Struct(">Q32s")
 class Place(IntFlag):
     """Why an update is among a checkpoint's entries."""
 
-    NEWEST = 1
-    """Its author's newest."""
-    WINDOW = 2
+    WINDOW = 1
     """It can still be chosen."""
-    BOUNDARY = 4
+    BOUNDARY = 2
     """It lies below the horizon, and an update above names it as a parent."""
 
 
@@ -129,8 +127,8 @@ class Checkpoint:
         numbers += [number for number, _ in self.acts]
         for each in self.entries:
             numbers += [each.depth, each.sequence, each.num_examples]
-            if not 1 <= each.place <= 7:
-                raise CheckpointMalformedError(f"an entry's flags are between 1 and 7, not {int(each.place)}")
+            if not 1 <= each.place <= 3:
+                raise CheckpointMalformedError(f"an entry's flags are between 1 and 3, not {int(each.place)}")
         if min(numbers) < 0 or max(numbers) > MAX_INTEGER:
             raise CheckpointMalformedError("numbers are between 0 and 2^63 - 1")
         if len(self.receipts) > MAX_RECEIPTS:
@@ -204,7 +202,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
 
 def _read_entry(reader: Reader) -> Entry:
     id_, place, depth, kind, author, sequence, num_examples = _ENTRY.unpack(reader.take(_ENTRY.size))
-    if kind not in AUTHOR_KINDS or place > 7:
+    if kind not in AUTHOR_KINDS or place > 3:
         raise CheckpointMalformedError(f"unknown author kind {kind} or flags {place}")
     named = AUTHOR_KINDS[kind].author(author.hex())
     return Entry(TxId(id_.hex()), Place(place), depth, named, sequence, num_examples, read_figures(reader))

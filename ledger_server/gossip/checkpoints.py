@@ -53,12 +53,10 @@ class OwnCheckpoint:
             eligible = {node.id for node in nodes if node.id in retention.singled_out and retention.keeps(node)} - {
                 service.id
             }
-            newest = frozenset(node.id for node in graph.newest_nodes())
         held = self._held()  # after the nodes: a model of one of them is held now, or was pruned
         state = LedgerState(
             nodes=nodes,
             receipts=[stored.transaction.receipt for stored in islice(service.store.replay(), len(nodes))],
-            newest=newest,
             eligible=eligible,
             pruned={node.model_digest for node in nodes} - held,
             members_version=service.acts.effect.members_version,

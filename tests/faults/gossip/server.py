@@ -439,7 +439,6 @@ class Server:
         state = LedgerState(
             nodes=nodes,
             receipts=[received[node.id] for node in nodes],
-            newest={node.id for node in self.ledger.graph.newest_nodes()},
             eligible=self._retention().singled_out - {self.ledger.id},
             pruned=self.disk.pruned,
             members_version=0,

@@ -53,8 +53,8 @@ def test_the_horizon_lies_behind_the_newest_update_that_lost_its_model() -> None
     places = {each.id: each.place for each in entries_in(served)}
     assert places == {
         chain.ann[2]: Place.BOUNDARY,
-        chain.ann[4]: Place.NEWEST | Place.WINDOW,
-        chain.bob: Place.NEWEST | Place.WINDOW,
+        chain.ann[4]: Place.WINDOW,
+        chain.bob: Place.WINDOW,
     }
 
 

@@ -39,7 +39,7 @@ PLAIN = Checkpoint(
     receipts=((A, issue_receipt(KEY, A, received_at_ms=4)),),
     acts=((1, A), (1, B), (2, A)),
     entries=(
-        Entry(A, Place.NEWEST | Place.BOUNDARY, 3, AuthorKind.SECRET.author("5" * 64), 7, 60, Figures(1.5)),
+        Entry(A, Place.WINDOW | Place.BOUNDARY, 3, AuthorKind.SECRET.author("5" * 64), 7, 60, Figures(1.5)),
         Entry(B, Place.WINDOW, 4, AuthorId("key:" + "6" * 64), 0, 1, Figures(2.0, Step(0.5, (0.25, 0.125)), (0.5, 0))),
     ),
 )
@@ -56,7 +56,7 @@ figures = st.builds(
 entries = st.builds(
     Entry,
     ids,
-    st.integers(1, 7).map(Place),
+    st.integers(1, 3).map(Place),
     numbers,
     st.builds(lambda kind, text: kind.author(text), st.sampled_from(AuthorKind), ids),
     numbers,
