@@ -245,6 +245,7 @@ def test_writers_in_eight_threads_and_two_stores_leave_no_gap_and_a_follower_mis
     def follow() -> None:
         while not finished.is_set() or len(seen) <= threads * each:
             seen.extend(ledger.page(after=seen[-1].arrival if seen else -1, limit=5))
+            finished.wait(0.001)  # and leaves the writers their turn
 
     with open_store(database_url, data_dir=tmp_path, s3=bucket) as other:
         for opened in (ledger, other):  # commits that dawdle, so that a cursor has something to miss

@@ -34,7 +34,7 @@ def test_what_the_diffs_give_is_one_and_the_same_client(beside_task: Path) -> No
     file.write_text(side(ALONE, "+"))
     trainers = load_trainers(file, [{"site": 0}, {"site": 1}])
     arrays = trainers[0].initial_arrays()
-    result = trainers[0].train(arrays, epochs=30)
+    result = trainers[0].train(arrays, epochs=10)
     assert result.num_examples == 40
     assert trainers[0].evaluate(result.arrays)["accuracy"] > trainers[1].evaluate(result.arrays)["accuracy"]
     assert not np.array_equal(result.arrays["1.weight"], arrays["1.weight"])

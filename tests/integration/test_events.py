@@ -94,8 +94,8 @@ def live_ledger(url: str, folder: Path, *, new: bool = True, **flags: Any) -> It
 
 
 @pytest.fixture
-def running(database_url: str, tmp_path: Path) -> Iterator[tuple[Live, LedgerService]]:
-    with live_ledger(database_url, tmp_path) as both:
+def running(sqlite_url: str, tmp_path: Path) -> Iterator[tuple[Live, LedgerService]]:
+    with live_ledger(sqlite_url, tmp_path) as both:
         yield both
 
 

@@ -109,8 +109,8 @@ def test_a_server_that_was_away_catches_up(database_urls: DatabaseUrls, tmp_path
         assert servers[2].get(v1.path(v1.TRANSACTION, transaction=newest)).json()["depth"] == 30
 
 
-def test_both_sides_of_a_partition_go_on_and_become_one(database_urls: DatabaseUrls, tmp_path: Path) -> None:
-    with network(tmp_path, 2, urls=database_urls(2)) as servers:
+def test_both_sides_of_a_partition_go_on_and_become_one(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers:
         servers[1].stop()
         alone = [servers[0].publish(parents=[servers[0].ledger_id], model=model(n))["id"] for n in (1, 2)]
         servers[0].stop()
@@ -120,8 +120,8 @@ def test_both_sides_of_a_partition_go_on_and_become_one(database_urls: DatabaseU
         assert settle(servers) == {servers[0].ledger_id, *alone, *others}
 
 
-def test_transactions_with_one_and_the_same_model_all_arrive(database_urls: DatabaseUrls, tmp_path: Path) -> None:
-    with network(tmp_path, 2, urls=database_urls(2)) as servers:
+def test_transactions_with_one_and_the_same_model_all_arrive(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers:
         servers[1].stop()
         made = {servers[0].publish(parents=[servers[0].ledger_id], model=model(1, 2))["id"] for _ in range(5)}
         made.add(servers[0].publish(parents=[servers[0].ledger_id], model=model(2, 1))["id"])
@@ -129,10 +129,8 @@ def test_transactions_with_one_and_the_same_model_all_arrive(database_urls: Data
         assert settle(servers) == {servers[0].ledger_id, *made}
 
 
-def test_large_models_travel_whole(database_urls: DatabaseUrls, tmp_path: Path) -> None:
-    with network(
-        tmp_path, 2, urls=database_urls(2), genesis=make_genesis(layout=LARGE, compared=("w",)), first=large(0)
-    ) as servers:
+def test_large_models_travel_whole(tmp_path: Path) -> None:
+    with network(tmp_path, 2, genesis=make_genesis(layout=LARGE, compared=("w",)), first=large(0)) as servers:
         made = [servers[n % 2].publish(parents=[servers[0].ledger_id], model=large(n)) for n in range(1, 6)]
         settle(servers)
         for transaction in made:
@@ -208,10 +206,10 @@ def test_a_transaction_that_nobody_knows_is_unknown_without_a_long_wait(tmp_path
         assert (answer.status_code, answer.json()["type"]) == (404, "/problems/transaction-unknown")
 
 
-def test_the_same_publication_to_every_server_is_one_transaction(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+def test_the_same_publication_to_every_server_is_one_transaction(tmp_path: Path) -> None:
     from tests.serving import signed
 
-    with network(tmp_path, 3, urls=database_urls(3)) as servers:
+    with network(tmp_path, 3) as servers:
         fields = signed(servers[0], model(5), seed=77)  # type: ignore[arg-type]
         ready = threading.Barrier(6, timeout=10)
 
@@ -306,8 +304,8 @@ def test_evidence_that_no_peer_signed_is_not_taken(tmp_path: Path) -> None:
         assert servers[1].post({**fields, "evidence": carried.model_dump()}, model(4)).status_code == 201
 
 
-def test_parents_that_are_on_their_way_are_waited_for(database_urls: DatabaseUrls, tmp_path: Path) -> None:
-    with network(tmp_path, 2, urls=database_urls(2)) as servers:
+def test_parents_that_are_on_their_way_are_waited_for(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers:
         servers[1].stop()
         parent = servers[0].publish(parents=[servers[0].ledger_id], model=model(1), secret="a" * 64)["id"]
         servers[1].start()

@@ -47,8 +47,8 @@ def models_of(server: Node) -> list[tuple[int, bytes]]:
     return [(each.status_code, each.content if each.status_code == 200 else b"") for each in answers]
 
 
-def test_a_model_that_one_peer_still_has_is_fetched_from_it(database_urls: DatabaseUrls, tmp_path: Path) -> None:
-    with network(tmp_path, 3, urls=database_urls(3), genesis=RULES) as servers:
+def test_a_model_that_one_peer_still_has_is_fetched_from_it(tmp_path: Path) -> None:
+    with network(tmp_path, 3, genesis=RULES) as servers:
         pruned, whole, late = servers
         late.stop()
         grow(pruned, 8)
@@ -95,10 +95,8 @@ def verified(place: str, capsys: pytest.CaptureFixture[str]) -> dict[str, object
     return {name: said[name] for name in ("sound", "transactions", "pruned", "vouched_models")}
 
 
-def test_a_server_joins_where_everybody_has_pruned(
-    database_urls: DatabaseUrls, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with network(tmp_path, 4, urls=database_urls(4), genesis=RULES) as servers:
+def test_a_server_joins_where_everybody_has_pruned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with network(tmp_path, 4, genesis=RULES) as servers:
         *early, late = servers
         late.stop()
         ids = grow(early[0], 8)
@@ -137,8 +135,8 @@ def test_a_server_joins_where_everybody_has_pruned(
         assert verified(url, capsys) == {**told, "pruned": 9}
 
 
-def test_who_joins_takes_the_word_of_one_that_joined_itself(database_urls: DatabaseUrls, tmp_path: Path) -> None:
-    with network(tmp_path, 3, urls=database_urls(3), genesis=RULES) as servers:
+def test_who_joins_takes_the_word_of_one_that_joined_itself(tmp_path: Path) -> None:
+    with network(tmp_path, 3, genesis=RULES) as servers:
         first, second, third = servers
         second.stop()
         third.stop()

@@ -62,11 +62,11 @@ def folder(configured_database: str, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def pruning(database_url: str, tmp_path: Path) -> Iterator[Server]:
+def pruning(sqlite_url: str, tmp_path: Path) -> Iterator[Server]:
     """A server that keeps what can be offered; its chain is pruned, and nothing is in memory."""
-    with serving(database_url, tmp_path, genesis=rules()) as before:
+    with serving(sqlite_url, tmp_path, genesis=rules()) as before:
         chain(before)
-    with serving(database_url, tmp_path, new=False, prune={"keep_days": 0, "every_s": 0.05}) as server:
+    with serving(sqlite_url, tmp_path, new=False, prune={"keep_days": 0, "every_s": 0.05}) as server:
         end = time.monotonic() + 20
         while "dag_acfl_prune_runs_total 1.0" not in server.client.get("/metrics").text:  # counted when it is done
             assert time.monotonic() < end, "not pruned in time"

@@ -323,11 +323,13 @@ def test_models_are_kept_for_some_time_or_none(service: LedgerService) -> None:
 
 
 CRASHES = [
-    (point, blobs, ("sqlite", "postgresql")[(number + other) % 2])
-    for number, point in enumerate(("inside the record", "after the record", "between two drops"))
-    for other, blobs in enumerate(("database", "directory", "s3"))
+    ("inside the record", "database", "sqlite"),
+    ("inside the record", "directory", "postgresql"),
+    ("after the record", "s3", "sqlite"),
+    ("between two drops", "database", "postgresql"),
+    ("between two drops", "directory", "sqlite"),
 ]
-"""Every point with every place for models, and each of them on both kinds of database."""
+"""Every point, every place for models and each kind of database, twice but for buckets, whose stand-in is slow."""
 
 
 @pytest.mark.parametrize(("point", "blobs", "database_url"), CRASHES, indirect=["database_url"])

@@ -37,7 +37,7 @@ def test_heat_map_shows_the_sequence_and_the_clusters_in_its_order(tmp_path: Pat
     assert (tmp_path / "s.png").read_bytes().startswith(PNG)
 
 
-@pytest.mark.parametrize("count", [1, 4, 7, 10, 33])
+@pytest.mark.parametrize("count", [1, 10])
 def test_tips_are_counted_in_whole_numbers(tmp_path: Path, count: int) -> None:
     descending = np.linspace(0.9, 0.1, count)
     _, heat, _ = draw_similarities(descending, np.zeros(count, np.int64), tmp_path / "s.png", cut=1).axes

@@ -78,9 +78,8 @@ def test_a_file_that_is_not_there_is_named_with_the_command_that_writes_one(tmp_
         load_trainer(tmp_path / "client.txt")
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_sites_of_the_template_resemble_their_like_and_no_other_after_the_first_training(seed: int) -> None:
-    torch.manual_seed(seed)  # which the ledger's first model is drawn by
+def test_sites_of_the_template_resemble_their_like_and_no_other_after_the_first_training() -> None:
+    torch.manual_seed(0)  # which the ledger's first model is drawn by
     trainers = load_trainers(EXAMPLE, [{"site": site} for site in range(4)])
     first = trainers[0].initial_arrays()
     trained = [trainer.train(first, epochs=DEFAULT_EPOCHS).arrays for trainer in trainers]

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
 from fl_core.types import JsonScalar
 from fl_simulator.engine.asynchronous import AsynchronousRun
@@ -213,10 +212,9 @@ CHURN: dict[str, JsonScalar] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("params", [{}, {"servers": 2, "gossip_delay": 2.0, "roaming": 0.3}])
-def test_under_churn_nobody_is_given_the_other_camps_model(params: dict[str, JsonScalar]) -> None:
+def test_under_churn_nobody_is_given_the_other_camps_model() -> None:
     world = make_world(two_camps(clients=10))
-    playing = run(world, params, CHURN, 100.0)
+    playing = run(world, {"servers": 2, "gossip_delay": 2.0, "roaming": 0.3}, CHURN, 100.0)
     camps = world.population.clusters
     choices = []
     last: Interval | None = None
