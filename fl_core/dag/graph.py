@@ -5,6 +5,7 @@ members' newest receipts say (``fl_core.dag.receipt.ledger_time_ms``): it grows 
 their order of arrival, and half of the members must be ahead for it to be ahead.
 """
 
+import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -56,7 +57,6 @@ class Graph:
         members: Whose receipts make ledger time; empty: everybody's who has issued one.
 
     Attributes:
-        now_ms: Ledger time, milliseconds since 1970 UTC; 0 until half of the members have received an update.
         author_list: Who may publish, and who goes on as whom.
     """
 
@@ -68,7 +68,8 @@ class Graph:
         self._first_received: dict[AuthorId, dict[PublicKey | None, int]] = {}
         self._newest_receipts: dict[PublicKey, int] = {}
         self.members = members
-        self.now_ms = 0
+        self._now_ms: int | None = 0
+        """None: to be found anew, when it is asked for."""
         self.genesis = genesis
 
     def __len__(self) -> int:
@@ -97,7 +98,8 @@ class Graph:
         self._tips[node.id] = node
         self._note_receipt(node)
         received = self._first_received.setdefault(node.author, {})
-        received[node.issuer] = min(node.received_at_ms, received.get(node.issuer, node.received_at_ms))
+        if node.received_at_ms < received.get(node.issuer, math.inf):
+            received[node.issuer] = node.received_at_ms
         newest = self._newest.get(node.author)
         # Equal sequence numbers (an author on two servers at once) are settled by id, the same everywhere.
         if newest is None or (node.sequence, node.id) > (newest.sequence, newest.id):
@@ -106,16 +108,21 @@ class Graph:
     def _note_receipt(self, node: Node) -> None:
         if node.issuer is not None and node.received_at_ms > self._newest_receipts.get(node.issuer, -1):
             self._newest_receipts[node.issuer] = node.received_at_ms
-            self.now_ms = self._ledger_time_ms()
+            self._now_ms = None
 
-    def _ledger_time_ms(self) -> int:
-        # Who is listed and has issued none counts as long ago, so that the first receipts alone cannot run ahead.
-        return ledger_time_ms(self._newest_receipts.get(key, 0) for key in self.members or self._newest_receipts)
+    @property
+    def now_ms(self) -> int:
+        """Ledger time, milliseconds since 1970 UTC; 0 until half of the members have received an update."""
+        if self._now_ms is None:
+            # Who is listed and has issued none counts as long ago, so that the first receipts alone cannot run ahead.
+            newest = self._newest_receipts
+            self._now_ms = ledger_time_ms(newest.get(key, 0) for key in self.members or newest)
+        return self._now_ms
 
     def go_by_members(self, members: Collection[PublicKey]) -> None:
         """Make ledger time of these members' receipts from now on; it may be another one."""
         self.members = members
-        self.now_ms = self._ledger_time_ms()
+        self._now_ms = None
 
     def tips(self) -> tuple[Node, ...]:
         """Nodes that nobody approves, in ascending id order."""

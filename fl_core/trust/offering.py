@@ -60,12 +60,14 @@ class Offering:
 
     def admit(self, node: Node) -> bool:
         """Take in an update that has just been added to the whole graph; whether it may be offered."""
-        if not self.quarantine:
+        if self.graph is self._all:
             return True
+        taint = 0.0
         if self.lineage is not None:
             self.lineage.add(node)
-            self.descendants += self.lineage.descends(node.id)
-        if self._is_withheld(node):
+            taint = self.lineage.taint(node.id)
+            self.descendants += taint > 0
+        if taint > self._max_taint or node in self.quarantine.suspects or node.author in self.quarantine.erased:
             self.withheld[node.author] += 1
             return False
         self.graph.add(node)
@@ -74,7 +76,3 @@ class Offering:
     def taint(self, node: Node) -> float:
         """The share of its model that descends from quarantined steps, 0 to 1."""
         return 0.0 if self.lineage is None else self.lineage.taint(node.id)
-
-    def _is_withheld(self, node: Node) -> bool:
-        is_named = node in self.quarantine.suspects or node.author in self.quarantine.erased
-        return is_named or self.taint(node) > self._max_taint
