@@ -63,6 +63,8 @@ class Metrics:
         )
         self.transactions: Gauge = self._gauge("transactions", "Transactions in the ledger, genesis included.")
         self.tips: Gauge = self._gauge("tips", "Transactions that nobody approves yet.")
+        self.candidates: Gauge = self._gauge("candidates", "Updates that can be offered, if there is room for them.")
+        self.most_candidates: Gauge = self._gauge("most_candidates", "Candidates that one selection compares at most.")
         self.pruned_models: Gauge = self._gauge("pruned_models", "Models whose bytes were dropped.")
         self.prune_runs: Counter = self._counter("prune_runs", "Prunings of this process that dropped something.")
         self.pruned_bytes: Counter = self._counter("pruned_bytes", "Size of the models that this process has dropped.")
