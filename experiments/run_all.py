@@ -77,6 +77,7 @@ PARTS = (
     Part("attacks/small_clusters", 8, is_default=False),
     Part("attacks/refusing", 6, is_default=False),
     Part("attacks/quarantine", 12, is_default=False),
+    Part("attacks/trim_share", 10, is_default=False),
     Part("attacks/as_its_paper", 4, is_default=False),
     Part("attacks/peers", 6, is_default=False),
     Part("attacks/mnist", 6, is_default=False),

@@ -31,6 +31,7 @@ EXPERIMENTS = (
     "small_clusters",
     "refusing",
     "quarantine",
+    "trim_share",
     "as_its_paper",
     "peers",
     "mnist",

@@ -15,22 +15,18 @@ Taint is their ratio, 0 to 1. A step counts as one however long it is: so its au
 keeping it short, and every server comes to the same, whether or not it could measure the step.
 
 For means both sums are exact. Other rules take each value of a model from few parents, and not the same ones for every
-value: there weights are the largest share that a parent can have. Then the quarantined sum is the largest and the other
-the smallest that any shares within these bounds can give, summing to 1: taint bounds that of every single value.
+value: there weights are the largest share that a parent can have, and taint is an estimate by their parts of the
+weights' sum, as if each were taken as often as the next. A bound of every single value comes to 1 within a few updates,
+whatever was averaged, and would tell nothing apart (docs/adr/0054).
 
 What lineage does not see: a model that was copied without naming its update as a parent. That is its author's step.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
-from typing import Final
 
 from fl_core.dag.graph import Node
 from fl_core.types import AuthorId, TxId
-
-_MEAN: Final = 1 + 1e-5
-"""Shares of a mean sum to 1; float32 rounds each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +58,14 @@ class Lineage:
 
     def add(self, node: Node) -> None:
         """Take in an update whose parents are here."""
-        parents, caps = node.parents, node.weights
-        if len(caps) != len(parents):
-            caps = (1.0,) * len(parents)
-        counts = [self._steps[parent] for parent in parents]
-        bad = [self._quarantined.get(parent, 0.0) for parent in parents]
-        if sum(caps) <= _MEAN:
-            steps = sum(map(mul, caps, counts))
-            quarantined = sum(map(mul, caps, bad))
-        else:
-            steps, quarantined = _smallest_mean(counts, caps), _largest_mean(bad, caps)
-        self._steps[node.id] = steps + 1.0
-        if quarantined := quarantined + (node in self.suspects):
+        parents, weights = node.parents, node.weights
+        if len(weights) != len(parents):
+            weights = (1.0,) * len(parents)
+        whole = sum(weights)
+        steps = sum(map(mul, weights, (self._steps[parent] for parent in parents)))
+        quarantined = sum(map(mul, weights, (self._quarantined.get(parent, 0.0) for parent in parents)))
+        self._steps[node.id] = steps / whole + 1.0
+        if quarantined := quarantined / whole + (node in self.suspects):
             self._quarantined[node.id] = quarantined
 
     def taint(self, transaction: TxId) -> float:
@@ -87,25 +79,3 @@ class Lineage:
     def descends(self, transaction: TxId) -> bool:
         """Whether a quarantined step is in an update's model at all, its own included."""
         return transaction in self._quarantined
-
-
-def _largest_mean(values: Sequence[float], caps: Sequence[float]) -> float:
-    """The largest mean of values of at least 0 by shares that sum to 1, none above its cap."""
-    mean, left = 0.0, 1.0
-    for value, cap in sorted(zip(values, caps, strict=True), reverse=True):
-        share = min(cap, left)
-        if share <= 0 or value == 0:
-            break
-        mean += share * value
-        left -= share
-    return mean
-
-
-def _smallest_mean(values: Sequence[float], caps: Sequence[float]) -> float:
-    """The smallest, likewise."""
-    mean, left = 0.0, 1.0
-    for value, cap in sorted(zip(values, caps, strict=True)):
-        share = min(cap, left)
-        mean += share * value
-        left -= share
-    return mean

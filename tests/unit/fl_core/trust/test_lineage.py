@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_core.aggregation import AGGREGATORS, ArraySource
+from fl_core.aggregation import AGGREGATORS
 from fl_core.dag.graph import Node
 from fl_core.trust.lineage import Lineage, Suspects
 from fl_core.types import AuthorId, Digest, TxId
@@ -76,14 +76,15 @@ def test_the_weights_of_a_mean_are_its_parents_shares() -> None:
     assert taints(nodes, BAD)["both"] == 0.125
 
 
-def test_where_one_parent_can_have_all_the_worst_is_taken() -> None:
+@pytest.mark.parametrize(("rule", "params"), [("trimmed-mean", {"trim_share": 0.34}), ("median", {}), ("krum", {})])
+def test_of_other_rules_each_parent_counts_alike(rule: str, params: dict[str, float]) -> None:
+    weights = tuple(AGGREGATORS.build(rule, params).shares([1.0] * 4))
+    assert sum(weights) > 1.5
     nodes = [
-        update("first", GENESIS),
-        update("bad", "first"),
-        update("good", GENESIS),
-        update("krum", "bad", "good", weights=(1.0, 1.0)),  # at most 1, of at least 1 + 1
+        *(update(name, GENESIS) for name in ("bad", "a", "b", "c")),
+        update("all", "a", "b", "bad", "c", weights=weights),
     ]
-    assert taints(nodes, BAD)["krum"] == 0.5
+    assert taints(nodes, BAD)["all"] == 0.125
 
 
 def a_history(rng: random.Random) -> list[tuple[str, list[str], float]]:
@@ -114,40 +115,3 @@ def test_the_taint_of_means_is_exact(seed: int) -> None:
     for name, taint in taints(nodes, Suspects(updates=frozenset(map(TxId, bad)))).items():
         foul = math.fsum(part for each, part in parts[TxId(name)].items() if each in bad)
         assert taint == pytest.approx(foul / math.fsum(parts[TxId(name)].values()), abs=1e-5)
-
-
-@pytest.mark.parametrize("rule", ["median", "trimmed-mean", "krum"])
-@settings(max_examples=30)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_of_other_rules_it_bounds_every_value(rule: str, seed: int) -> None:
-    rng = random.Random(seed)
-    aggregator = AGGREGATORS.build(rule, {})
-    history = a_history(rng)
-    bad = {name for name, _, _ in history if rng.random() < 0.2}
-    models, foul, whole = {GENESIS: 0.0}, {GENESIS: 0.0}, {GENESIS: 0.0}  # models of one value, and what went into it
-    nodes = list[Node]()
-    for name, parents, step in history:
-        sources = [ArraySource(np.float32([models[TxId(each)]])) for each in parents]
-        average = float(aggregator.aggregate(sources, [1.0] * len(parents))[0])
-        took = shares(average, [models[TxId(each)] for each in parents], rule)
-        identity = TxId(name)
-        models[identity] = float(np.float32(average + step))
-        kept = list(zip(took, parents, strict=True))
-        foul[identity] = (name in bad) + math.fsum(s * foul[TxId(each)] for s, each in kept)
-        whole[identity] = 1 + math.fsum(s * whole[TxId(each)] for s, each in kept)
-        weights = tuple(aggregator.shares([1.0] * len(parents)))
-        nodes.append(update(name, *parents, step=abs(step), weights=weights))
-    for name, taint in taints(nodes, Suspects(updates=frozenset(map(TxId, bad)))).items():
-        assert taint >= foul[TxId(name)] / whole[TxId(name)] - 1e-5
-
-
-def shares(average: float, values: list[float], rule: str) -> list[float]:
-    """What each of some models of one value has of their aggregate: which neighbours in order make it."""
-    n = len(values)
-    kept = {"median": 2 - n % 2, "trimmed-mean": n - 2 * (n * 34 // 100), "krum": 1}[rule]
-    order = sorted(range(n), key=lambda each: values[each])
-    for first in range(n - kept + 1):
-        chosen = order[first : first + kept]
-        if math.fsum(values[each] for each in chosen) / kept == pytest.approx(average, abs=1e-5):
-            return [1 / kept if each in chosen else 0.0 for each in range(n)]
-    raise AssertionError("no neighbours in order make the aggregate")

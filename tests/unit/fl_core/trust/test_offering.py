@@ -61,7 +61,7 @@ def test_a_quarantined_authors_updates_and_their_descendants_are_not_offered_unt
 def test_the_last_clean_update_is_offered_again_and_asked_with(rule: str) -> None:
     tiny = TinyLedger(make_genesis(candidates=rule))
     clean = tiny.publish("ann", [tiny.genesis_id], model(1))
-    eve = tiny.publish("eve", [clean], model(2))
+    eve = tiny.publish("eve", [tiny.genesis_id], model(2))
     tainted = tiny.publish("ann", [clean, eve], model(3))
     go_by(tiny, quarantine(tiny, eve))
     assert offered(tiny.node) == {clean}
