@@ -25,8 +25,8 @@ from fl_core.aggregation.model import aggregate_model
 from fl_core.dag.genesis import parse_genesis
 from fl_core.dag.transaction import Kind
 from fl_core.models import decode_model
+from fl_core.stored_models import StoredModel
 from fl_core.types import digest_of
-from fl_core.verify import StoredModel
 from fl_simulator.data.digits import load_digits
 from fl_simulator.data.rotated import ClientData, rotated_digits
 from fl_simulator.models.catalogue import MODELS

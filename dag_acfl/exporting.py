@@ -9,8 +9,9 @@ from fl_core.aggregation import AGGREGATORS
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.transaction import Header, Kind
 from fl_core.errors import DigestMismatchError, ModelPrunedError, ModelUnknownError, ParameterError
+from fl_core.stored_models import average_of
 from fl_core.types import AuthorId, TxId, digest_of
-from fl_core.verify import LedgerSource, average_of
+from fl_core.verify import LedgerSource
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -35,18 +35,15 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from graphlib import TopologicalSorter
-from itertools import groupby
 from typing import Protocol
 
-import numpy as np
-
 from fl_core.aggregation import AGGREGATORS, Aggregator
-from fl_core.aggregation.model import aggregate_model, shares_of
+from fl_core.aggregation.model import shares_of
 from fl_core.dag.acts import MAX_ACTS, SignedAct, acts_in_effect, decode_signed_acts
 from fl_core.dag.admission import NORM_SLACK
 from fl_core.dag.author import AuthorKind, split_author
 from fl_core.dag.author_list import AuthorList, list_authors, listed_ever
-from fl_core.dag.figures import Figures, decode_figures, step_from
+from fl_core.dag.figures import Figures, decode_figures, difference, step_from
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Header, Kind, Transaction, decode_header, verify_author
@@ -67,9 +64,10 @@ from fl_core.errors import (
 )
 from fl_core.joining import ServedCheckpoint, settled_by
 from fl_core.ledger import Ledger, WaitingForParents
-from fl_core.models import DTYPE_BYTES, ModelLayout, check_model, flat, model_norm, values_of
+from fl_core.models import check_model, flat, model_norm
 from fl_core.selection.evidence import Evidence, parse_evidence
 from fl_core.selection.parents import check_parents
+from fl_core.stored_models import average_of
 from fl_core.trust.quarantine import decisions, quarantine_of
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 
@@ -442,22 +440,8 @@ class _Verification:
         except CheckpointMalformedError as error:
             yield Finding(FaultKind.FIGURES_MISMATCH, id_, f"the figures recorded of its model: {error}")
             return
-        pairs = [("norm", recorded.norm, computed.norm)]
-        if recorded.step is not None and computed.step is not None:
-            pairs.append(("step", recorded.step.norm, computed.step.norm))
-            tensors = zip(recorded.step.by_tensor, computed.step.by_tensor, strict=False)
-            pairs += [(f"step in tensor {place}", *pair) for place, pair in enumerate(tensors)]
-        if computed.weights and len(recorded.weights) == len(computed.weights):
-            weights = zip(recorded.weights, computed.weights, strict=True)
-            pairs += [(f"weight of parent {place}", *pair) for place, pair in enumerate(weights)]
-        elif computed.weights:
-            yield Finding(
-                FaultKind.FIGURES_MISMATCH, id_, "the weights recorded of its parents are not as many as these"
-            )
-        for what, was, found in pairs:
-            if abs(was - found) > NORM_SLACK * abs(found):
-                yield Finding(FaultKind.FIGURES_MISMATCH, id_, f"{what}: {was:.9g} is recorded, it is {found:.9g}")
-                return
+        if (found := difference(recorded, computed, slack=NORM_SLACK)) is not None:
+            yield Finding(FaultKind.FIGURES_MISMATCH, id_, found)
 
     def _check_signatures(self, id_: TxId, header: Header) -> Iterator[Finding]:
         transaction = self.records[id_]
@@ -623,48 +607,3 @@ class _Verification:
         average = average_of(self.source, self.ledger.genesis, self.aggregator, models)
         self.average = parents, average
         return average
-
-
-def average_of(
-    source: LedgerSource, genesis: Genesis, aggregator: Aggregator, models: Sequence[tuple[Digest, int]]
-) -> bytes:
-    """A ledger's average of models that a source holds; of one, its bytes.
-
-    Args:
-        source: Holds them, in order.
-        genesis: The ledger's rules.
-        aggregator: Built from genesis.
-        models: Digest and number of examples of each, in ascending order of their transactions.
-    """
-    if len(models) == 1:
-        return source.read_model(models[0][0], 0, genesis.layout.nbytes)
-    sources = [StoredModel(source, digest, genesis.layout) for digest, _ in models]
-    return aggregate_model(genesis, aggregator, sources, num_examples=[count for _, count in models])
-
-
-@dataclass(frozen=True, slots=True)
-class StoredModel:
-    """A model in order, read from its source in pieces, as the float32 values that aggregators want."""
-
-    source: LedgerSource
-    digest: Digest
-    layout: ModelLayout
-
-    @property
-    def size(self) -> int:
-        return self.layout.num_parameters
-
-    def read(self, start: int, stop: int) -> Vector32:
-        """Values ``start`` to ``stop`` of the flat vector."""
-        pieces: list[Vector32] = []
-        first, at = 0, len(self.layout.prefix)  # a run's first value; its offset in the file
-        # Tensors of one dtype stand together, widest first, so a model has at most three runs.
-        for dtype, tensors in groupby(self.layout.tensors, key=lambda tensor: tensor.dtype):
-            size, width = sum(tensor.size for tensor in tensors), DTYPE_BYTES[dtype]
-            low, high = max(start, first), min(stop, first + size)
-            if low < high:
-                offset = at + (low - first) * width
-                data = self.source.read_model(self.digest, offset, offset + (high - low) * width)
-                pieces.append(values_of(memoryview(data), dtype))
-            first, at = first + size, at + size * width
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

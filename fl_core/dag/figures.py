@@ -88,6 +88,27 @@ class Figures:
             raise CheckpointMalformedError(f"at most {MAX_WEIGHTS} weights and {MAX_TENSORS} tensors")
 
 
+def difference(recorded: Figures, computed: Figures, *, slack: float) -> str | None:
+    """The first of the recorded figures that is another than was computed from models, in words.
+
+    Args:
+        recorded: What a server has noted.
+        computed: Of the same model; what could not be computed is not compared.
+        slack: Relative.
+    """
+    pairs = [("norm", recorded.norm, computed.norm)]
+    if recorded.step is not None and computed.step is not None:
+        pairs.append(("step", recorded.step.norm, computed.step.norm))
+        tensors = zip(recorded.step.by_tensor, computed.step.by_tensor, strict=False)
+        pairs += [(f"step in tensor {place}", *pair) for place, pair in enumerate(tensors)]
+    if computed.weights and len(recorded.weights) != len(computed.weights):
+        return "the weights recorded of its parents are not as many as these"
+    weights = zip(recorded.weights, computed.weights, strict=False)
+    pairs += [(f"weight of parent {place}", *pair) for place, pair in enumerate(weights)]
+    wrong = (each for each in pairs if abs(each[1] - each[2]) > slack * abs(each[2]))
+    return next((f"{what}: {was:.9g} is recorded, it is {found:.9g}" for what, was, found in wrong), None)
+
+
 def read_figures(reader: Reader) -> Figures:
     """Take figures from the front of a longer value.
 

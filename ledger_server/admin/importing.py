@@ -16,8 +16,8 @@ from fl_core.dag.genesis import parse_genesis
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import DagAcflError
 from fl_core.models import flat, model_norm
+from fl_core.stored_models import average_of
 from fl_core.types import ZERO_ID, Digest
-from fl_core.verify import average_of
 from ledger_server.admin.bundle import Bundle
 from ledger_server.admin.join import take_genesis
 from ledger_server.keys import key_file, load_key

@@ -17,8 +17,9 @@ from fl_core.errors import ParentsError, TransactionInvalidError
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
 from fl_core.selection.evidence import parse_evidence
 from fl_core.selection.parents import check_parents
+from fl_core.stored_models import StoredModel
 from fl_core.types import AuthorId, Digest, TxId, digest_of
-from fl_core.verify import FaultKind, StoredModel, VerifyProgress, verify
+from fl_core.verify import FaultKind, VerifyProgress, verify
 from tests.builders import ISSUER, TinyLedger, key_from_seed, make_genesis, model, seal
 from tests.checkpoints import checkpoint_of
 from tests.sources import Author, MemorySource, SoundLedger, sound_ledger
