@@ -1,6 +1,5 @@
 """Servers that lose sight of each other become equal again: the short version of ``make faults PART=partitions``."""
 
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import partitions
-from tests.faults.harness.namespaces import LINK, Network, apart, remove_left_behind
+from tests.faults.harness.namespaces import Network, apart
 from tests.postgres import Databases
 
 RECEIVE = """
@@ -54,27 +53,6 @@ def test_a_link_is_cut_in_one_direction_and_healed() -> None:
             "the other way\n",
             "a third\nhealed\n",
         ]
-
-
-@pytest.mark.faults
-def test_what_a_killed_run_left_is_removed_by_the_next() -> None:
-    left = (
-        "import os, signal\n"
-        "from tests.faults.harness.namespaces import apart\n"
-        "with apart(1) as network:\n"
-        "    print(network.number, os.getpid(), flush=True)\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", left], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    number, process = done.stdout.split()
-    remove_left_behind()
-    owner = Path(f"/sys/class/net/{LINK}{number}/ifalias")
-    if not owner.exists():
-        namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
-        assert f"{LINK}{number}-" not in namespaces
-    else:  # another run has taken the number since
-        assert owner.read_text().split()[0] != process
 
 
 @pytest.mark.faults

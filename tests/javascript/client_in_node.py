@@ -26,7 +26,7 @@ from tests.live import Live, run_app
 from tests.serving import prepare
 from tests.tiny_trainer import TinyTrainer
 
-KILLS = int(os.environ.get("KILLS", "20"))
+KILLS = int(os.environ.get("KILLS", "10"))
 MOMENTS = ("begun", "half", "answered", "told", "a moment later")
 
 

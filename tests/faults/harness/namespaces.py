@@ -160,12 +160,6 @@ def apart(count: int) -> Iterator[Network]:
         network.tear_down()
 
 
-def remove_left_behind() -> None:
-    """Remove networks whose run is gone."""
-    with _alone():
-        _remove_left_behind()
-
-
 @contextmanager
 def _alone() -> Iterator[None]:
     """No other run looks for a number or for what was left meanwhile."""
