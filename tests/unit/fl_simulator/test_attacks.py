@@ -183,7 +183,7 @@ def test_after_a_quarantine_the_others_have_nearly_what_they_would_have_without_
 
     taken, alone = largest_values(ATTACKERS.build("scaled-step", {"factor": 5.0})), largest_values(Constant())
     assert taken[2] > 1.5 * alone[2]
-    assert taken[3:] == pytest.approx(alone[3:], rel=0.01), "a sixth of their second model was the attacker's"
+    assert taken[3:] == pytest.approx(alone[3:], rel=0.05), "a sixth of their second model was the attacker's"
 
 
 # -- attackers, by numbers that a person can check --------------------------------------------------------
