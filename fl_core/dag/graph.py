@@ -96,7 +96,9 @@ class Graph:
             self._tips.pop(parent, None)
         self._nodes[node.id] = node
         self._tips[node.id] = node
-        self._note_receipt(node)
+        if node.issuer is not None and node.received_at_ms > self._newest_receipts.get(node.issuer, -1):
+            self._newest_receipts[node.issuer] = node.received_at_ms
+            self._now_ms = None
         received = self._first_received.setdefault(node.author, {})
         if node.received_at_ms < received.get(node.issuer, math.inf):
             received[node.issuer] = node.received_at_ms
@@ -104,11 +106,6 @@ class Graph:
         # Equal sequence numbers (an author on two servers at once) are settled by id, the same everywhere.
         if newest is None or (node.sequence, node.id) > (newest.sequence, newest.id):
             self._newest[node.author] = node
-
-    def _note_receipt(self, node: Node) -> None:
-        if node.issuer is not None and node.received_at_ms > self._newest_receipts.get(node.issuer, -1):
-            self._newest_receipts[node.issuer] = node.received_at_ms
-            self._now_ms = None
 
     @property
     def now_ms(self) -> int:

@@ -23,7 +23,6 @@ What lineage does not see: a model that was copied without naming its update as 
 """
 
 from dataclasses import dataclass
-from operator import mul
 
 from fl_core.dag.graph import Node
 from fl_core.types import AuthorId, TxId
@@ -56,17 +55,23 @@ class Lineage:
         self._steps: dict[TxId, float] = {genesis: 0.0}
         self._quarantined: dict[TxId, float] = {}  # where it is not 0
 
-    def add(self, node: Node) -> None:
-        """Take in an update whose parents are here."""
+    def add(self, node: Node) -> float:
+        """Take in an update whose parents are here; its taint."""
         parents, weights = node.parents, node.weights
         if len(weights) != len(parents):
             weights = (1.0,) * len(parents)
-        whole = sum(weights)
-        steps = sum(map(mul, weights, (self._steps[parent] for parent in parents)))
-        quarantined = sum(map(mul, weights, (self._quarantined.get(parent, 0.0) for parent in parents)))
-        self._steps[node.id] = steps / whole + 1.0
-        if quarantined := quarantined / whole + (node in self.suspects):
+        whole = steps = quarantined = 0.0
+        for parent, weight in zip(parents, weights, strict=True):  # sum() rounds otherwise from Python 3.12 on
+            whole += weight
+            steps += weight * self._steps[parent]
+            if parent in self._quarantined:
+                quarantined += weight * self._quarantined[parent]
+        whole = whole or 1.0
+        self._steps[node.id] = steps = steps / whole + 1.0
+        quarantined = quarantined / whole + (node in self.suspects)
+        if quarantined:
             self._quarantined[node.id] = quarantined
+        return min(1.0, quarantined / steps)
 
     def taint(self, transaction: TxId) -> float:
         """The share of an update's model that descends from quarantined steps, 0 to 1.
@@ -75,7 +80,3 @@ class Lineage:
             KeyError: It has not been added.
         """
         return min(1.0, self._quarantined.get(transaction, 0.0) / (self._steps[transaction] or 1.0))
-
-    def descends(self, transaction: TxId) -> bool:
-        """Whether a quarantined step is in an update's model at all, its own included."""
-        return transaction in self._quarantined

@@ -64,8 +64,7 @@ class Offering:
             return True
         taint = 0.0
         if self.lineage is not None:
-            self.lineage.add(node)
-            taint = self.lineage.taint(node.id)
+            taint = self.lineage.add(node)
             self.descendants += taint > 0
         if taint > self._max_taint or node in self.quarantine.suspects or node.author in self.quarantine.erased:
             self.withheld[node.author] += 1

@@ -98,9 +98,9 @@ def descents(graph: Graph, suspects: Suspects, *, max_taint: float) -> Iterator[
     beyond: dict[AuthorId, int] = {}
     clean: dict[AuthorId, TxId] = {}
     for node in islice(graph, 1, None):
-        lineage.add(node)
-        is_beyond = node in suspects or lineage.taint(node.id) > max_taint
-        if is_beyond or lineage.descends(node.id):
+        taint = lineage.add(node)
+        is_beyond = taint > max_taint or node in suspects
+        if taint > 0:
             descendants[node.author] = descendants.get(node.author, 0) + 1
         if is_beyond:
             beyond[node.author] = beyond.get(node.author, 0) + 1
