@@ -50,7 +50,7 @@ SAID = {
     "own_model": "own model kept",
 }
 """Columns of the table of runs that nobody attacks."""
-MOMENTS = (0, 1, 3, 10)
+MOMENTS = (0, 1, 3)
 """Publications of each client since a quarantine, an evaluation each, that are told of."""
 
 
