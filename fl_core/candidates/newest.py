@@ -44,7 +44,8 @@ class Newest:
     def admit(self, node: Node) -> tuple[TxId, ...]:
         """See ``CandidateRule.admit``."""
         retired = [parent for parent in self._displaced_by(node) if self._retire(parent)]
-        retired += self.reconsider(node.author)
+        # Also where one of its former names published: since when it stands follows from all of them.
+        retired += self.reconsider(self._graph.author_list.current(node.author))
         stale = [transaction for _, transaction in self._ages[: bisect_left(self._ages, (self._oldest_ms,))]]
         for transaction in stale:
             self._retire(transaction)

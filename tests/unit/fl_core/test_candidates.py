@@ -180,6 +180,18 @@ def test_who_goes_on_as_another_stands_where_that_one_stood() -> None:
     assert offered(tiny) == {tiny.ledger.graph.newest_of(c).id}
 
 
+def test_an_update_under_a_former_name_counts_for_who_goes_on_also_where_it_comes_last() -> None:
+    tiny = TinyLedger(make_genesis(candidates="newest", max_candidates=1))
+    a, c = map(tiny.author, "ac")
+    late = tiny.draft("a", [tiny.genesis_id], model(1))
+    tiny.node.go_by(acts_in_effect((), founders=[], threshold="majority"), AuthorList(None, {a: c}, {c: a}))
+    for name in "bc":
+        tiny.now_s += 1
+        joined(tiny, name)
+    tiny.node.admit(late, None, figures=Figures(1.0))
+    assert offered(tiny) == {tiny.ledger.graph.newest_of(c).id}
+
+
 @both_rules
 def test_who_asks_makes_room_for_one_more_at_the_bound(rule: str) -> None:
     tiny = TinyLedger(make_genesis(candidates=rule, max_candidates=2))
