@@ -98,8 +98,7 @@ class Inbound:
         """When each peer that has answered may be asked for its checkpoint again."""
         self._max_ahead = max(limits.models_ahead_bytes // self._model_size, limits.models_per_peer)
         self._is_ahead = False
-        self._refused: dict[TxId, bool] = {}
-        """Whether it is held against who sends it, or what descends from it."""
+        self._refused: dict[TxId, None] = {}
         self._ready: dict[TxId, None] = {}
         self._admitting: TxId | None = None
         self._resume_s = now_s
@@ -193,20 +192,19 @@ class Inbound:
         if transaction in self._ledger or transaction in self.pending or transaction in self._refused:
             self.queue.settled(transaction)
             return []
-        why, is_to_blame = "", True
+        told: list[Effect] = []
         try:
             self._check_bundle(bundle)
             if refused := [parent for parent in bundle.transaction.header.parents if parent in self._refused]:
-                why = f"its parent {refused[0][:16]}… is refused here"
-                is_to_blame = any(self._refused[parent] for parent in refused)
+                # Not held against the peer, which may have taken that in without its model.
+                told = [LogIncident(peer, Incident.DROPPED, f"its parent {refused[0][:16]}… is refused here")]
         except SignatureError as error:
             # Signatures are not part of the identity: another peer's copy may be sound.
             return self._bad_copy(transaction, peer, str(error), now_s)
         except DagAcflError as error:
-            why = str(error)
-        if why:
-            told = self.invalid(peer, why, now_s) if is_to_blame else [LogIncident(peer, Incident.DROPPED, why)]
-            return [*told, *self._refuse(transaction, now_s, is_to_blame=is_to_blame)]
+            told = self.invalid(peer, str(error), now_s)
+        if told:
+            return [*told, *self._refuse(transaction, now_s)]
         attachment = bundle.attachment
         named = bundle.transaction.header.attachment_digest
         if bundle.lacks_attachment or (attachment is not None and digest_of(attachment) != named):
@@ -420,10 +418,18 @@ class Inbound:
         return [*effects, *self.next_admission(now_s)]
 
     def refused(self, transaction: TxId, now_s: float, *, reason: str, is_to_blame: bool) -> list[Effect]:
-        """The ledger refused it: it and its descendants never come in, whoever sends them."""
+        """The ledger refused it: it and its descendants never come in, whoever sends them.
+
+        It is held against the server whose receipt it has, which took it in from a client. Who passed it on may have
+        gone by a checkpoint or an erasure, without its model.
+        """
         held = self.admission_ended(transaction)
-        effects = [] if held is None or not is_to_blame else self.invalid(held.from_peer, reason, now_s)
-        return [*effects, *self._refuse(transaction, now_s, is_to_blame=is_to_blame), *self.next_admission(now_s)]
+        effects: list[Effect] = []
+        if held is not None and is_to_blame:
+            issuer = held.bundle.transaction.receipt.issuer
+            is_peer = issuer in self._peers
+            effects = self.invalid(issuer, reason, now_s) if is_peer else [_dropped(held, reason)]
+        return [*effects, *self._refuse(transaction, now_s), *self.next_admission(now_s)]
 
     def deferred(self, transaction: TxId, now_s: float) -> None:
         """The ledger could not take it now: it is first when admissions go on."""
@@ -470,19 +476,19 @@ class Inbound:
         """Give up a transaction and its descendants for now; a later page or comparison may bring them again."""
         effects: list[Effect] = []
         for held in self.pending.drop(transaction):
-            effects.append(LogIncident(held.from_peer, Incident.DROPPED, f"{held.id[:16]}…: {why}"))
+            effects.append(_dropped(held, why))
             effects += self._release_model(held)
             effects += self._settled(held.id, now_s, dropped=True)
         return effects
 
-    def _refuse(self, transaction: TxId, now_s: float, *, is_to_blame: bool) -> list[Effect]:
+    def _refuse(self, transaction: TxId, now_s: float) -> list[Effect]:
         """Refuse a transaction and its descendants for good: their bytes break a rule, whoever sends them."""
         effects: list[Effect] = []
         doomed = self.pending.drop(transaction)
         for held in doomed:
             effects += self._release_model(held)
         for identity in dict.fromkeys([transaction, *(held.id for held in doomed)]):
-            self._refused[identity] = is_to_blame
+            self._refused[identity] = None
             if len(self._refused) > MAX_REFUSED:
                 del self._refused[next(iter(self._refused))]
             effects += self._settled(identity, now_s, dropped=False)
@@ -499,3 +505,7 @@ class Inbound:
         self._unserved.pop(digest, None)
         self.fetches.end(digest)
         return [DiscardModel(digest)]
+
+
+def _dropped(held: PendingTransaction, why: str) -> LogIncident:
+    return LogIncident(held.from_peer, Incident.DROPPED, f"{held.id[:16]}…: {why}")

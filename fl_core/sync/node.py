@@ -341,10 +341,10 @@ class GossipNode:
         return [*self._entered(transaction, now_s), *relayed]
 
     def refused(self, transaction: TxId, now_s: float, *, reason: str, is_to_blame: bool = True) -> list[Effect]:
-        """The ``Admit`` broke a rule of the ledger: never ask for it again, and hold it against the peer.
+        """The ``Admit`` broke a rule of the ledger: never ask for it again, and hold it against its receipt's issuer.
 
         ``is_to_blame`` is False for a step beyond what the parents' steps allow: a peer that joined by a checkpoint has
-        parents whose steps it does not know, and admits what others refuse, and what descends from that.
+        parents whose steps it does not know, and admits what others refuse.
         """
         return self.inbound.refused(transaction, now_s, reason=reason, is_to_blame=is_to_blame)
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from fl_core.dag.signature import public_key_of
 from fl_core.sync.effects import (
     Admit,
     DiscardModel,
@@ -22,7 +23,7 @@ from fl_core.sync.messages import (
     Transactions,
 )
 from fl_core.types import TxId
-from tests.builders import unreceipted
+from tests.builders import ISSUER, unreceipted
 from tests.gossip_desk import ANN, BOB, Desk, incidents, only
 
 
@@ -83,7 +84,7 @@ def test_what_the_ledger_refuses_is_never_asked_for_again_nor_its_children() -> 
     desk.blobs.complete.add(desk.model_of(x))
     admit = only(desk.serve([x, y]), Admit)
     effects = desk.node.refused(admit.id, desk.now_s, reason="its norm is too large")
-    assert incidents(effects) == [(ANN, Incident.INVALID)]
+    assert incidents(effects) == [(ANN, Incident.DROPPED)]
     assert {effect.digest for effect in effects if isinstance(effect, DiscardModel)} == {
         desk.model_of(x),
         desk.model_of(y),
@@ -104,15 +105,21 @@ def test_a_whole_model_that_does_not_hash_is_held_against_its_only_sender() -> N
     assert (ANN, Incident.DROPPED) in incidents(effects), "nobody else has it"
 
 
-@pytest.mark.parametrize("is_to_blame", [True, False])
-def test_children_of_what_is_refused_here_are_held_against_a_peer_as_that_is(*, is_to_blame: bool) -> None:
-    desk = Desk()
-    x = desk.write("ann", [desk.ledger.id], 1)
-    children = [desk.write("ann", [x], 2), desk.write("bob", [x], 3)]
-    desk.serve([x])
-    desk.node.refused(only(desk.fetch(x), Admit).id, desk.now_s, reason="its step", is_to_blame=is_to_blame)
-    found = [incidents(desk.serve([child], BOB)) for child in (*children, desk.write("cat", [children[0]], 4))]
-    assert found == [[(BOB, Incident.INVALID if is_to_blame else Incident.DROPPED)]] * 3
+def test_what_is_refused_here_is_held_against_who_issued_its_receipt_and_nobody_who_passes_it_or_its_children_on() -> (
+    None
+):
+    desk, issuer = Desk(), public_key_of(ISSUER)
+    desk.node.joined(issuer, desk.now_s)
+    for number in range(20):
+        x = desk.write(f"eve {number}", [desk.ledger.id], 1 + number)
+        desk.serve([x], BOB)
+        found = incidents(desk.node.refused(only(desk.fetch(x), Admit).id, desk.now_s, reason="a value is NaN"))
+        assert (issuer, Incident.INVALID) in found
+        child = desk.write("cat", [x], number)
+        assert incidents(desk.serve([child], BOB)) == [(BOB, Incident.DROPPED)]
+        assert incidents(desk.serve([desk.write("dan", [child], number)], BOB)) == [(BOB, Incident.DROPPED)]
+    assert desk.node.is_banned(issuer)
+    assert not desk.node.is_banned(BOB)
 
 
 def test_a_step_beyond_what_its_parents_allow_is_not_held_against_who_sent_it() -> None:
