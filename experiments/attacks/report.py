@@ -77,10 +77,12 @@ def refresh(name: str) -> None:
 
 def moments(rounds: pd.DataFrame, since: Mapping[RunLabel, float]) -> pd.DataFrame:
     """Of each run a column for each figure and moment, such as ``backdoor_3``."""
-    rows = {}
+    rows, played = {}, rounds[rounds.finished & rounds.accuracy.notna()].groupby(list(RUN))
     for label, quarantined_after in since.items():
         key = tuple(getattr(label, each) for each in RUN)
-        mine = rounds[(rounds[list(RUN)] == key).all(axis="columns") & rounds.accuracy.notna()]
+        if key not in played.groups:
+            continue
+        mine = played.get_group(key)
         later = mine.iloc[int((mine.virtual_time_s <= quarantined_after).sum()) - 1 :]
         rows[key] = {
             f"{figure}_{moment}": later[figure].iloc[moment]
@@ -114,11 +116,11 @@ def tables(name: str) -> list[str]:
     title = read_experiment(HERE / f"{name}.toml").title
     cells = "Each cell: mean ± standard deviation over seeds (how many)."
     parts = [f"{title}. Seeds {seeds}; {len(runs)} runs at {commits}. {cells}"]
-    if "cluster_mean" in runs and runs.cluster_mean.notna().any():
-        parts += ["**Nobody attacks.**", to_markdown(undisturbed(runs))]
     if "attacked_0" in runs:
         said = "by how often each client has published since (one after another: in the mean)."
         return [*parts, f"**After quarantine**, {said}", to_markdown(after_quarantine(runs))]
+    if "cluster_mean" in runs and runs.cluster_mean.notna().any():
+        parts += ["**Nobody attacks.**", to_markdown(undisturbed(runs))]
     if not is_undisturbed(runs.setting).all():
         parts += [
             "**Accuracy lost** by honest clients of attacked clusters, against the same run without an attacker.",
