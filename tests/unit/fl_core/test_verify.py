@@ -410,8 +410,9 @@ def test_evidence_of_any_shape_is_malformed_and_no_crash(content: bytes) -> None
     assert found(source) == {("evidence-malformed", transaction)}
 
 
-def test_evidence_whose_ids_are_no_text_is_malformed() -> None:
-    for old, new in ((b'"update":null', b'"update":[]'), (b'"update":null', b'"update":{}')):
+def test_evidence_whose_ids_or_words_are_no_text_is_malformed() -> None:
+    ids = [(b'"update":null', b'"update":[]'), (b'"update":null', b'"update":{}')]
+    for old, new in (*ids, (b'"rule":"', b'"rule":"\\ud800')):
         source, transaction = forged_evidence(sound_ledger(), lambda d, o=old, n=new: d.replace(o, n))  # type: ignore[misc]
         assert found(source) == {("evidence-malformed", transaction)}
 
