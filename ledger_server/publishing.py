@@ -280,9 +280,11 @@ class LedgerService(LedgerView):
         check_parents(header, None if attachment is None else parse_evidence(attachment))
         if missing := tuple(parent for parent in header.parents if parent not in self.ledger):
             raise ParentsUnknownError("parents are not known here yet", missing=missing)
+        figures = self._figures(header.parents, vector, norm=norm)
+        with self.lock:  # before anything is stored
+            self.ledger.review(transaction.id, header, figures=figures, slack=slack)
         if model is not None:
             self.store.prepare_model(header.model_digest, model)
-        figures = self._figures(header.parents, vector, norm=norm)
         with self._writer:
             while True:
                 with self.lock:

@@ -18,10 +18,11 @@ from fl_core.dag.author import author_of_secret
 from fl_core.dag.genesis import Component
 from fl_core.dag.signature import Role, sign
 from fl_core.dag.transaction import decode_header, transaction_id
+from fl_core.errors import StepTooLongError
 from fl_core.models import flat
 from fl_core.types import TxId, digest_of
 from fl_core.wire import v1
-from tests.builders import LAYOUT, author_of, key_from_seed, make_genesis, model, new_secret, receipt_of
+from tests.builders import LAYOUT, TinyLedger, author_of, key_from_seed, make_genesis, model, new_secret, receipt_of
 from tests.databases import change
 from tests.serving import NOW_MS, Server, publication, serving, signed
 
@@ -170,7 +171,10 @@ def test_an_author_publishes_so_much_in_an_hour_and_takes_nothing_from_another(t
         assert server.post(forged, model(2)).status_code == 422, "and does not count"
         too_long = {"parents": [server.ledger_id], "num_examples": 1, "secret": "5" * 64}
         assert server.post(too_long, model(1e6)).json()["type"] == "/problems/step-too-long"
-        assert not [*tmp_path.rglob(f"*{digest_of(model(1e6))[4:]}*")], "nor is it stored"
+        tiny = TinyLedger(server.service.genesis)
+        with pytest.raises(StepTooLongError):
+            server.service.admit_remote(tiny.draft("eve", [server.ledger_id], model(1e6)), None, model(1e6))
+        assert not [*tmp_path.rglob(f"*{digest_of(model(1e6))[4:]}*")], "nor is it stored, whoever brings it"
         assert [*tmp_path.rglob(f"*{digest_of(model(1))[4:]}*")]
         server.publish(**mine, metrics={"accuracy": 0.5})
         again = {"parents": [server.ledger_id], "start": first["start"], "num_examples": 1, "secret": "5" * 64}
