@@ -11,7 +11,6 @@ from typing import Any
 
 from dag_acfl.__main__ import main
 from fl_core.dag.figures import Figures, Step
-from fl_core.node import LedgerNode
 from ledger_server.alarms import ServerAlarms
 from ledger_server.publishing import LedgerService
 from ledger_server.shares import Shares
@@ -31,7 +30,7 @@ def instead(where: type, name: str, answer: object) -> None:
 
 if __name__ == "__main__":
     instead(LedgerService, "_figures", UNMEASURED)
-    instead(LedgerNode, "nearest", None)
+    instead(LedgerService, "_nearest", None)
     instead(ServerAlarms, "see", None)
     instead(ServerAlarms, "restore", None)
     instead(Shares, "excess", 0)
