@@ -20,8 +20,11 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from fl_core.sync.effects import Incident
 from fl_core.trust.alarms import AlarmKind
+from ledger_server.model_store import ModelCorruptError
 from ledger_server.pruning import PruneReport
+from ledger_server.store.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     from ledger_server.gossip.contacts import PeerState
@@ -94,8 +97,15 @@ class Metrics:
             "too_few_models", "New selections whose average had fewer models than the ledger's aggregator needs."
         )
         self.alarms: Counter = self._counter("alarms", "What was odd about updates as they came in, by kind.", "kind")
-        for kind in AlarmKind:
-            self.alarms.labels(kind)
+        # Alerts ask by how much these grow, which of a series that begins with 1 is nothing.
+        counted: list[tuple[Counter, Iterable[str]]] = [
+            (self.alarms, AlarmKind),
+            (self.published, ("created", StoreUnavailableError.code)),
+            (self.rejected, (ModelCorruptError.code,)),
+        ]
+        for counter, values in counted:
+            for value in values:
+                counter.labels(value)
         self.cache_bytes: Gauge = self._gauge("model_cache_bytes", "Model bytes held in memory.")
         self.gossip_bytes: Counter = self._counter(
             "gossip_bytes",
@@ -159,6 +169,8 @@ class Metrics:
                 name = state.peer.name
                 self.peer_up.labels(name).set(state.is_reachable and not state.is_banned)
                 self.peer_last_heard_s.labels(name).set(state.silent_s)
+                for incident in Incident:
+                    self.gossip_incidents.labels(name, incident.value)
                 if state.transactions is not None:
                     self.peer_behind.labels(name).set(max(0, transactions - state.transactions))
 

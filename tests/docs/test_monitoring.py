@@ -14,9 +14,12 @@ import yaml
 
 from fl_core.sync.effects import Failure, Incident
 from fl_core.trust.alarms import AlarmKind
+from fl_core.types import PublicKey
 from fl_core.wire import v1
+from ledger_server.gossip.contacts import PeerState
 from ledger_server.http.problem_types import PROBLEM_TYPES
 from ledger_server.metrics import Metrics
+from ledger_server.peers import Peer
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -101,6 +104,24 @@ def test_routes_and_outcomes_that_are_named_exist() -> None:
     reasons = {each for found in re.findall(r'reason[!=]~?"([^"]*)"', text) for each in found.split("|")}
     assert reasons == {"unreachable", "timeout", "draining", "peer-signature-stale"}
     assert reasons <= PROBLEM_TYPES.keys() | {each.value for each in Failure}
+
+
+def test_what_one_event_alone_raises_an_alert_of_begins_at_zero() -> None:
+    peer = PeerState(Peer("ann", "http://127.0.0.1:1", PublicKey("a" * 64)), is_neighbour=True)
+    metrics = Metrics()
+    metrics.show_peers([peer], transactions=1)
+    at_once = [rule["expr"] for rule in ALERTS if re.search(r"(>|==) 0(?!\.)", rule["expr"])]
+    asked = re.findall(r'(?:rate|increase)\((\w+)\{(\w+)="([^"]*)"\}', "\n".join(at_once))
+    assert {value for _, _, value in asked} >= {
+        "store-unavailable",
+        "model-corrupt",
+        "banned",
+        "rolled-back",
+        "created",
+    }
+    for name, label, value in asked:
+        whose = {"peer": "ann"} if label == "incident" else {}
+        assert metrics.registry.get_sample_value(name, {label: value, **whose}) == 0
 
 
 def test_a_counter_is_read_as_a_rate_and_a_gauge_as_it_is() -> None:
