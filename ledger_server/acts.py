@@ -98,6 +98,10 @@ class MemberActs:
         here = self.quarantine, self.authors
         self.authors = list_authors(acts, self.effect, genesis=self._genesis, server=self._server)
         self.quarantine = quarantine_of(self._decisions(), self.authors)
+        if self.quarantine != here[0]:
+            named = sorted({*self.quarantine.suspects.authors, *self.quarantine.suspects.updates})
+            known = {"quarantined": named, "erased": sorted(self.quarantine.erased)}
+            logger.info("what is quarantined or erased here has changed", extra=known)
         if (self.effect, self.quarantine, self.authors) != (before, *here):
             self.on_effect()
         self._tally()
