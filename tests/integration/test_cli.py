@@ -351,7 +351,7 @@ def test_a_quarantine_is_reported_with_its_reason_and_lifted(
     lines = run("trust", "report", "x", capsys=capsys).splitlines()
     assert lines[0] == f"quarantine {act['act'][:8]}  lifted      {author}  flips labels"
     assert lines[1].endswith(f"everywhere  {author}  withdrew")
-    assert "none begins so" in refused("trust", "taint", "hash:55555555", *here, capsys=capsys)
+    assert "none would fit" in refused("trust", "taint", "hash:55555555", *here, capsys=capsys)
 
 
 RULES = """

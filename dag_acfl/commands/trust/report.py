@@ -72,7 +72,7 @@ def taint(subject: Subject, *, data_dir: DataDir = None, as_json: AsJson = False
     """Show what descends from an author's updates or from one of them: what a quarantine would withhold.
 
     Reads a server's data folder, beside the running server; changes nothing. The taint of an update is the share of its
-    model that descends from those steps: exact for means, the most that it can be for other averages.
+    model that descends from those steps: exact for means, an estimate for other averages.
 
     Example: dag-acfl trust taint key:5f0c1e77
     """

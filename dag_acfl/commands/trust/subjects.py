@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.options import settings_of_ledger
+from dag_acfl.commands.options import number_of, settings_of_ledger
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def only_one(begins: str, among: Sequence[str], what: str) -> str:
         return begins
     found = [each for each in among if each.startswith(begins)]
     if len(found) != 1 or len(begins.partition(":")[2] or begins) < MIN_DIGITS:
-        many = f"{len(found)} of them begin" if len(found) > 1 else "none begins"
-        raise ParameterError(f"no {what} is meant by {begins[:80]!r}: {many} so; write at least {MIN_DIGITS} digits")
+        fit = number_of(len(found), what) if found else "none"
+        hint = f"write at least {MIN_DIGITS} digits"
+        raise ParameterError(f"no {what} is meant by {begins[:80]!r}: {fit} would fit; {hint}")
     return found[0]
