@@ -6,7 +6,7 @@ of it in the averages since:
 
     model = genesis + Σ c · step        with c = 1 for the own step, and c = Σ weight · (c in that parent) for others
 
-Two numbers follow each update, both computed from its parents' and their weights:
+Two numbers follow each update, both computed from its parents' and their weights (in docs/protocol.md, shares):
 
 * ``steps``: Σ c, how much training went into the model, in steps;
 * ``quarantined``: the same sum over the quarantined steps alone.
