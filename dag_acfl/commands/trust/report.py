@@ -34,6 +34,8 @@ def report(target: Target = None, *, token_file: TokenFile = None, as_json: AsJs
     for each in found.decisions:
         verb = {"quarantine": "quarantine", "erase": "erasure"}[each.kind]
         typer.echo(f"{verb} {each.act[:8]}  {each.reach:<10}  {each.subject}  {escape(each.reason)}")
+        if each.reach in ("proposed", "here"):
+            typer.echo(f"  waits for other members: dag-acfl members sign {each.act[:8]}")
     if not found.decisions:
         typer.echo("nothing is quarantined or erased")
         return

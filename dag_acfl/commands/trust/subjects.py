@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from fl_core.trust.lineage import Suspects
     from ledger_server.reading import LedgerView
 
-MIN_DIGITS = 8
+MIN_DIGITS = 5  # as many as `ledger inspect` shows of an author
 Subject = Annotated[
-    str, typer.Argument(help="An author (key:… or hash:…) or an update's id; the first 8 digits are enough.")
+    str, typer.Argument(help="An author (key:… or hash:…) or an update's id; the first 5 digits are enough where no other begins so.")
 ]
 
 
