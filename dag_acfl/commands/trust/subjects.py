@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 MIN_DIGITS = 5  # as many as `ledger inspect` shows of an author
 Subject = Annotated[
-    str, typer.Argument(help="An author (key:… or hash:…) or an update's id; the first 5 digits are enough where no other begins so.")
+    str,
+    typer.Argument(help="An author (key:… or hash:…) or an update's id; 5 digits are enough where no other begins so."),
 ]
 
 
