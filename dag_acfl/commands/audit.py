@@ -51,7 +51,7 @@ def membership(
     Two attacks, each with its AUC (0.5 is guessing) and the share of training examples found at 1 % false alarms,
     with 95 % intervals. Training and test data must be alike but for who was trained on. Nothing leaves this machine.
 
-    Example: dag-acfl audit membership my_client.py --set site=3
+    Example: dag-acfl audit membership my_client.py --set site=3 --state site-3
     """
     from dag_acfl.membership_inference import attacked, published_by  # noqa: PLC0415
     from dag_acfl.sources import open_source  # noqa: PLC0415
