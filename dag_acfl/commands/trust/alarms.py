@@ -30,7 +30,8 @@ def alarms(
         return
     for each in found.items:
         beyond = f"{figure(each.value)}, odd beyond {figure(each.bound)}"
-        said = f"{escape(each.kind):<12} {each.author[:20]}…  {each.count} times, last in {each.update[:12]}…: {beyond}"
+        times = "once" if each.count == 1 else f"{each.count} times"
+        said = f"{escape(each.kind):<12} {each.author[:20]}…  {times}, last in {each.update[:12]}…: {beyond}"
         typer.echo(f"{said}; {escape(each.detail)}")
     if not found.items:
         typer.echo("nothing is odd")
