@@ -160,13 +160,14 @@ def show(members: "Membership", standing: "Standing") -> None:
     act = standing.signed.act
     name, url = members.name(act.subject_id), printable(act.details.get("url", "an unknown address"))
     reason = printable(act.details.get("reason", "no reason is given"))
+    act_id = standing.signed.id[:8]
     done, proposed = {
         "ADD_MEMBER": (f"{name} is a member", f"add {name} at {url}, key {act.subject_id}"),
         "REMOVE_MEMBER": (f"{name} is no member any more", f"remove {name}"),
         "ROTATE_MEMBER": (f"{name} has a new key", f"{name} changes to key {act.object_id}"),
         "LIST_AUTHOR": (f"{act.subject} may publish", f"let {act.subject} publish"),
         "UNLIST_AUTHOR": (f"{act.subject} may not publish any more", f"let {act.subject} publish no more"),
-        "QUARANTINE": (f"{act.subject} is quarantined", f"quarantine {act.subject}: {reason}"),
+        "QUARANTINE": (f"{act.subject} is quarantined, act {act_id}", f"quarantine {act.subject}: {reason}"),
         "LIFT": (f"quarantine {act.subject_id[:8]} is lifted", f"lift quarantine {act.subject_id[:8]}: {reason}"),
         "ERASE": (f"the models of {act.subject} are erased", f"erase the models of {act.subject}: {reason}"),
         "ROTATE_AUTHOR": (f"{act.object} goes on as {act.subject}", f"let {act.object} go on as {act.subject}"),
@@ -177,11 +178,10 @@ def show(members: "Membership", standing: "Standing") -> None:
         needed = f"; an act needs {members.acts.votes_needed(count)} of {count} signatures from now on"
         typer.echo(f"{done}{needed if is_of_members else ''}")
         return
-    short = standing.signed.id[:8]
-    typer.echo(f"proposal {short}: {proposed}")
+    typer.echo(f"proposal {act_id}: {proposed}")
     here = "" if is_of_members or members.own_key not in standing.signed.signatures else " everywhere, here at once"
     signed_by = ", ".join(standing.signed_by) or "nobody"
     typer.echo(f"  signed by {signed_by}; in effect with {standing.needed} signatures{here}")
     missing = standing.needed - len(standing.signed_by)
     if standing.waits_for:
-        typer.echo(f"  {missing} more of {', '.join(standing.waits_for)}, each there: dag-acfl members sign {short}")
+        typer.echo(f"  {missing} more of {', '.join(standing.waits_for)}, each there: dag-acfl members sign {act_id}")

@@ -176,7 +176,7 @@ CASES = [
     Case("59 unsorted parents", lambda s: s.post({"parents": sorted([s.ledger_id, s.app.state.known["tip"]], reverse=True), "num_examples": 1, "secret": "6" * 64}, model(1)), (422,), "parents-invalid"),
     Case("59 no parents", publish(parents=[]), (422,)),
     Case("59 neither parents nor selection", publish(parents=...), (422,), "transaction-invalid"),
-    Case("59 both parents and selection", lambda s: s.post({"parents": [s.ledger_id], "selection": s.join(model(1)).json()["id"], "num_examples": 1, "secret": "6" * 64}, model(1)), (422,), "transaction-invalid"),
+    Case("59 both parents and selection", lambda s: s.post({"parents": [s.ledger_id], "selection": s.join(model(1)).json()["id"], "num_examples": 1, "secret": "6" * 64}, model(1)), (422,), "parents-invalid"),
     Case("59 more parents than the ledger allows", publish(parents=[f"{i:064x}" for i in range(17)]), (422,), "parents-invalid"),
     Case("59 more parents than the format allows", publish(parents=[f"{i:064x}" for i in range(1025)]), (413, 422)),
     Case("genesis is no selection's reference", lambda s: s.select(s.ledger_id), (422,), "transaction-invalid"),

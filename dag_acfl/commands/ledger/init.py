@@ -139,6 +139,8 @@ def init(
             Membership(store, key=key).propose(ActKind.LIST_AUTHOR, listed, now_ms=now_ms)
     _say(rules, transaction.id)
     where = "" if data_dir is None else f" --data-dir {data_dir}"
+    if rules.authors.name == "listed" and not listed:
+        typer.echo(as_called(f"nobody may publish yet: dag-acfl authors add AUTHOR{where}"))
     typer.echo(as_called(f"serve it with: dag-acfl serve{where}"))
 
 

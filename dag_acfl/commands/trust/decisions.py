@@ -30,6 +30,7 @@ def quarantine(subject: Subject, *, reason: Reason, data_dir: DataDir = None) ->
         suspects = suspects_of(view, subject)
     named = next(iter([*suspects.authors, *[f"update:{each}" for each in suspects.updates]]))
     _decide(data_dir, ActKind.QUARANTINE, named, reason)
+    typer.echo("what follows from it: dag-acfl trust report; to end it: dag-acfl trust lift ACT --reason …")
 
 
 def lift(
