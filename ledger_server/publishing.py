@@ -211,14 +211,8 @@ class LedgerService(LedgerView):
                     return PublicationResult(self._view_of(stored), created=True)
         return PublicationResult(self.view(draft.unsigned.id), created=False)
 
-    def _figures(self, parents: tuple[TxId, ...], vector: Vector32 | None, *, norm: float = 0.0) -> Figures:
-        """What is recorded of a model, given the updates that it names; outside the lock, as it may average them.
-
-        ``norm`` is a bound of its norm, where there is no ``vector``.
-        """
-        if vector is None:
-            with self.lock:
-                return Figures(norm, None, self.node.shares(parents))
+    def _figures(self, parents: tuple[TxId, ...], vector: Vector32) -> Figures:
+        """What is recorded of a model, given the updates that it names; outside the lock, as it may average them."""
         try:
             average = self.aggregates.vector(parents)
         except (ModelPrunedError, ModelUnknownError, ModelCorruptError):
@@ -280,7 +274,11 @@ class LedgerService(LedgerView):
         check_parents(header, None if attachment is None else parse_evidence(attachment))
         if missing := tuple(parent for parent in header.parents if parent not in self.ledger):
             raise ParentsUnknownError("parents are not known here yet", missing=missing)
-        figures = self._figures(header.parents, vector, norm=norm)
+        if vector is None:
+            with self.lock:
+                figures = Figures(norm, None, self.node.shares(header.parents))
+        else:
+            figures = self._figures(header.parents, vector)
         with self.lock:  # before anything is stored
             self.ledger.review(transaction.id, header, figures=figures, slack=slack)
         if model is not None:
@@ -356,11 +354,13 @@ class LedgerService(LedgerView):
         # A copy, as a view would keep the whole model in memory.
         compared = None if vector is None else self.node.compared(vector).copy()
         header = transaction.header
-        near = None if compared is None else self._nearest(compared, header.author)
+        found = None if compared is None else self._nearest(compared, header.author)
         with self.lock:
-            # Whose the vector was may have changed while it was looked at: the distance is measured again.
-            distance = None if near is None or compared is None else self.node.distance(compared, near)
-            nearest = None if near is None or distance is None else (near, distance)
+            nearest: tuple[TxId, float] | None = None
+            if compared is not None and found is not None:
+                # Whose the vector was may have changed while it was looked at: the distance is measured again.
+                distance = self.node.distance(compared, found)
+                nearest = None if distance is None else (found, distance)
             answer = self.node.admit(transaction, compared, figures=figures, slack=math.inf)
             assert isinstance(answer, Admitted), "every rule was asked before it was stored, with all before it"
             self._count(answer.node, transaction)

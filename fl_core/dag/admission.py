@@ -173,15 +173,13 @@ def check_publication(header: Header, *, node: Node, graph: Graph, genesis: Gene
             f"sequence {header.sequence} is more than {MAX_AHEAD:,} beyond the author's next, {following}",
             next_sequence=following,
         )
-    if header.attachment_digest == ZERO_ID or refused_in(header):
-        first = graph.author_list.first
-        for parent in (found for each in header.parents if (found := graph.get(each)) is not None and found.parents):
-            if first(parent.author) != first(header.author):
-                raise ParentsError(
-                    "without a selection, the parent is the author's own update, or genesis; ask for a selection"
-                )
     parents = [found for each in header.parents if (found := graph.get(each)) is not None]
-    is_own = all(graph.author_list.first(each.author) == graph.author_list.first(header.author) for each in parents)
+    first = graph.author_list.first
+    is_own = all(first(each.author) == first(header.author) for each in parents if each is not graph.genesis)
+    if not is_own and (header.attachment_digest == ZERO_ID or refused_in(header)):
+        raise ParentsError(
+            "without a selection, the parent is the author's own update, or genesis; ask for a selection"
+        )
     if is_own or (own is not None and own.id in header.parents) or graph.genesis.id in header.parents:
         return
     age_ms = graph.now_ms - max(each.received_at_ms for each in parents)

@@ -67,11 +67,11 @@ class Lineage:
             if parent in self._quarantined:
                 quarantined += weight * self._quarantined[parent]
         whole = whole or 1.0
-        self._steps[node.id] = steps = steps / whole + 1.0
+        self._steps[node.id] = steps / whole + 1.0
         quarantined = quarantined / whole + (node in self.suspects)
         if quarantined:
             self._quarantined[node.id] = quarantined
-        return min(1.0, quarantined / steps)
+        return self.taint(node.id)
 
     def taint(self, transaction: TxId) -> float:
         """The share of an update's model that descends from quarantined steps, 0 to 1.
