@@ -9,7 +9,8 @@ without a ledger, runs from before refusals were counted, and what was never pla
 
 import pandas as pd
 
-from experiments.run_all import PARTS, RESULTS, ROOT, SIMULATIONS
+from experiments.reporting import RESULTS, SIMULATIONS
+from experiments.run_all import PARTS
 
 OVER_HTTP = RESULTS / "attacks" / "over_http" / "summary.csv"
 COLUMN = "updates_refused"
@@ -17,7 +18,7 @@ COLUMN = "updates_refused"
 
 def refused_in(name: str) -> list[int]:
     """Of each run of an experiment that tells, how many honest updates were refused."""
-    played = [pd.read_csv(each) for each in sorted((ROOT / SIMULATIONS / name).glob("*/rounds.csv"))]
+    played = [pd.read_csv(each) for each in sorted((SIMULATIONS / name).glob("*/rounds.csv"))]
     counts = [int(each[COLUMN].iloc[-1]) for each in played if COLUMN in each]
     committed = RESULTS / name / "summary.csv"
     if not counts and committed.exists():

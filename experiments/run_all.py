@@ -26,7 +26,6 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 SIMULATIONS = Path("build/simulations")
 """From the project's root, where the command is started: reports name it."""
-RESULTS = HERE / "results"
 
 
 @dataclass(frozen=True, slots=True)

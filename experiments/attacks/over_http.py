@@ -28,6 +28,7 @@ import numpy as np
 import pandas as pd
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from experiments import reporting
 from fl_client import LedgerClient
 from fl_client.client import Published
 from fl_core.errors import DagAcflError
@@ -39,8 +40,7 @@ from fl_simulator.data.rotated import ClientData, rotated_digits
 from fl_simulator.report import page, to_markdown
 from fl_simulator.run.environment import describe_environment
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-RESULTS: Final = ROOT / "experiments" / "results" / "attacks" / "over_http"
+RESULTS: Final = reporting.RESULTS / "attacks" / "over_http"
 CLIENTS: Final = 8
 TURNS: Final = 8
 FROM_TURN: Final = 2
@@ -209,7 +209,7 @@ ATTACKS: Final[dict[str, Callable[[Attacker, list[Honest]], None]]] = {
 @contextmanager
 def served(folder: Path, candidates: str) -> Iterator[str]:
     """A new ledger with this rule of candidates, served; its address."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **PRUNE}
+    environment = {**os.environ, "PYTHONPATH": str(reporting.ROOT), **PRUNE}
     first = folder / "first.safetensors"
     arrays = {each.name: np.zeros(each.shape, np.float32) for each in LAYOUT.tensors}
     arrays["fc.weight"] += np.random.default_rng(6).normal(0, 0.05, (10, 64)).astype(np.float32)

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from experiments.reporting import RESULTS
 from experiments.run_all import (
     BY_NAME,
     FOLDERS,
     PAPERS,
     PARTS,
-    RESULTS,
     Part,
     chosen,
     file_of,
