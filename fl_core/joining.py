@@ -157,7 +157,7 @@ def make_checkpoint(state: LedgerState, *, member: PublicKey, now_ms: int) -> tu
 
 
 def _figures_of(node: Node) -> Figures:
-    return Figures(node.norm, None if node.step is None else Step(node.step, ()), node.weights)
+    return Figures(node.norm, None if node.step is None else Step(node.step, ()), node.shares)
 
 
 def _newest_receipts(received: Sequence[tuple[TxId, Receipt]]) -> tuple[tuple[TxId, Receipt], ...]:

@@ -187,7 +187,7 @@ def _node_of(
         step=None if figures.step is None else figures.step.norm,
         layers=() if figures.step is None else figures.step.by_tensor,
         bounded_by=ids if bounded_by == ids else bounded_by,
-        weights=figures.weights,
+        shares=figures.shares,
         received_at_ms=0 if receipt is None else receipt.received_at_ms,
         issuer=None if receipt is None else receipt.issuer,
     )

@@ -188,7 +188,7 @@ class LedgerNode:
         return Figures(model_norm(model), step, self.shares(parents))
 
     def shares(self, parents: Sequence[TxId]) -> tuple[float, ...]:
-        """What each parent can have of their average (``Figures.weights``): headers say it, models or not.
+        """What each parent can have of their average (``Figures.shares``): headers say it, models or not.
 
         Raises:
             KeyError, PartFailedError: As ``figures``.

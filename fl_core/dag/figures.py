@@ -26,7 +26,7 @@ from fl_core.models import ModelLayout, model_norm
 from fl_core.types import Vector32
 
 MAX_TENSORS: Final = 4096
-MAX_WEIGHTS: Final = 1024
+MAX_SHARES: Final = 1024
 _HEAD: Final = struct.Struct(">?d")
 _STEP: Final = struct.Struct(">dH")
 _COUNT: Final = struct.Struct(">H")
@@ -60,7 +60,7 @@ class Figures:
 
     norm: float
     step: Step | None = None
-    weights: tuple[float, ...] = ()
+    shares: tuple[float, ...] = ()
 
     def encode(self) -> bytes:
         """Canonical bytes.
@@ -73,19 +73,19 @@ class Figures:
         if self.step is not None:
             count = len(self.step.by_tensor)
             parts.append(struct.pack(f">dH{count}d", self.step.norm, count, *self.step.by_tensor))
-        parts.append(struct.pack(f">H{len(self.weights)}f", len(self.weights), *self.weights))
+        parts.append(struct.pack(f">H{len(self.shares)}f", len(self.shares), *self.shares))
         return b"".join(parts)
 
     def check(self) -> None:
         """Raise ``CheckpointMalformedError`` unless every number is in range."""
         lengths = () if self.step is None else (self.step.norm, *self.step.by_tensor)
-        numbers = (self.norm, *lengths, *self.weights)
+        numbers = (self.norm, *lengths, *self.shares)
         if not all(is_canonical_double(value) and value >= 0 for value in numbers):
             raise CheckpointMalformedError("an update's figures are finite, at least 0, and not -0.0")
-        if any(weight > _LARGEST or float(np.float32(weight)) != weight for weight in self.weights):
-            raise CheckpointMalformedError("weights are float32 values")
-        if len(self.weights) > MAX_WEIGHTS or len(lengths) > 1 + MAX_TENSORS:
-            raise CheckpointMalformedError(f"at most {MAX_WEIGHTS} weights and {MAX_TENSORS} tensors")
+        if any(share > _LARGEST or float(np.float32(share)) != share for share in self.shares):
+            raise CheckpointMalformedError("shares are float32 values")
+        if len(self.shares) > MAX_SHARES or len(lengths) > 1 + MAX_TENSORS:
+            raise CheckpointMalformedError(f"at most {MAX_SHARES} shares and {MAX_TENSORS} tensors")
 
 
 def difference(recorded: Figures, computed: Figures, *, slack: float) -> str | None:
@@ -101,10 +101,10 @@ def difference(recorded: Figures, computed: Figures, *, slack: float) -> str | N
         pairs.append(("step", recorded.step.norm, computed.step.norm))
         tensors = zip(recorded.step.by_tensor, computed.step.by_tensor, strict=False)
         pairs += [(f"step in tensor {place}", *pair) for place, pair in enumerate(tensors)]
-    if computed.weights and len(recorded.weights) != len(computed.weights):
-        return "the weights recorded of its parents are not as many as these"
-    weights = zip(recorded.weights, computed.weights, strict=False)
-    pairs += [(f"weight of parent {place}", *pair) for place, pair in enumerate(weights)]
+    if computed.shares and len(recorded.shares) != len(computed.shares):
+        return "the shares recorded of its parents are not as many as these"
+    shares = zip(recorded.shares, computed.shares, strict=False)
+    pairs += [(f"share of parent {place}", *pair) for place, pair in enumerate(shares)]
     wrong = (each for each in pairs if abs(each[1] - each[2]) > slack * abs(each[2]))
     return next((f"{what}: {was:.9g} is recorded, it is {found:.9g}" for what, was, found in wrong), None)
 
@@ -120,9 +120,9 @@ def read_figures(reader: Reader) -> Figures:
         raise reader.error(f"unknown flags {flags} of an update's figures")
     norm = reader.double()
     step = Step(reader.double(), tuple(reader.double() for _ in range(reader.count(MAX_TENSORS)))) if flags else None
-    count = reader.count(MAX_WEIGHTS)
-    weights: tuple[float, ...] = struct.unpack(f">{count}f", reader.take(4 * count))
-    figures = Figures(norm, step, weights)
+    count = reader.count(MAX_SHARES)
+    shares: tuple[float, ...] = struct.unpack(f">{count}f", reader.take(4 * count))
+    figures = Figures(norm, step, shares)
     figures.check()
     return figures
 
@@ -141,7 +141,7 @@ def decode_figures(data: bytes) -> Figures:
             step = Step(length, struct.unpack_from(f">{count}d", data, at + _STEP.size))
             at += _STEP.size + 8 * count
         (count,) = _COUNT.unpack_from(data, at)
-        weights: tuple[float, ...] = struct.unpack(f">{count}f", data[at + _COUNT.size :])
+        shares: tuple[float, ...] = struct.unpack(f">{count}f", data[at + _COUNT.size :])
     except struct.error as error:
         raise CheckpointMalformedError(f"not an update's figures: {error}") from error
-    return Figures(norm, step, weights)
+    return Figures(norm, step, shares)

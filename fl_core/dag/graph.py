@@ -27,7 +27,7 @@ class Node:
         layers: The step's in each tensor, in the layout's order, where the ledger bounds these.
         bounded_by: The updates by which the step is bounded (``fl_core.dag.steps``): its parents, or those by which its
             author's own newest was, where it names that alone.
-        weights: The largest share that each parent can have of a value of that average, in the parents' order.
+        shares: The largest share that each parent can have of a value of that average, in the parents' order.
         received_at_ms: By its receipt; 0 of one that has none yet.
         issuer: The server that issued it.
     """
@@ -44,7 +44,7 @@ class Node:
     step: float | None = None
     layers: tuple[float, ...] = ()
     bounded_by: tuple[TxId, ...] = ()
-    weights: tuple[float, ...] = ()
+    shares: tuple[float, ...] = ()
     received_at_ms: int = 0
     issuer: PublicKey | None = None
 

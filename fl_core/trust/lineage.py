@@ -4,9 +4,9 @@ An update's model is the ledger's average of its parents plus its author's step 
 average is a mean, unrolling that to genesis makes a model genesis's plus a sum of steps, each weighted by what is left
 of it in the averages since:
 
-    model = genesis + Σ c · step        with c = 1 for the own step, and c = Σ weight · (c in that parent) for others
+    model = genesis + Σ c · step        with c = 1 for the own step, and c = Σ share · (c in that parent) for others
 
-Two numbers follow each update, both computed from its parents' and their weights (in docs/protocol.md, shares):
+Two numbers follow each update, both computed from its parents' and their shares in that average:
 
 * ``steps``: Σ c, how much training went into the model, in steps;
 * ``quarantined``: the same sum over the quarantined steps alone.
@@ -15,8 +15,8 @@ Taint is their ratio, 0 to 1. A step counts as one however long it is: so its au
 keeping it short, and every server comes to the same, whether or not it could measure the step.
 
 For means both sums are exact. Other rules take each value of a model from few parents, and not the same ones for every
-value: there weights are the largest share that a parent can have, and taint is an estimate by their parts of the
-weights' sum, as if each were taken as often as the next. A bound of every single value comes to 1 within a few updates,
+value: there a share is the largest that a parent can have, and taint is an estimate by their parts of the
+shares' sum, as if each were taken as often as the next. A bound of every single value comes to 1 within a few updates,
 whatever was averaged, and would tell nothing apart (docs/adr/0054).
 
 What lineage does not see: a model that was copied without naming its update as a parent. That is its author's step.
@@ -57,15 +57,15 @@ class Lineage:
 
     def add(self, node: Node) -> float:
         """Take in an update whose parents are here; its taint."""
-        parents, weights = node.parents, node.weights
-        if len(weights) != len(parents):
-            weights = (1.0,) * len(parents)
+        parents, shares = node.parents, node.shares
+        if len(shares) != len(parents):
+            shares = (1.0,) * len(parents)
         whole = steps = quarantined = 0.0
-        for parent, weight in zip(parents, weights, strict=True):  # sum() rounds otherwise from Python 3.12 on
-            whole += weight
-            steps += weight * self._steps[parent]
+        for parent, share in zip(parents, shares, strict=True):  # sum() rounds otherwise from Python 3.12 on
+            whole += share
+            steps += share * self._steps[parent]
             if parent in self._quarantined:
-                quarantined += weight * self._quarantined[parent]
+                quarantined += share * self._quarantined[parent]
         whole = whole or 1.0
         self._steps[node.id] = steps / whole + 1.0
         quarantined = quarantined / whole + (node in self.suspects)

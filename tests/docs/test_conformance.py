@@ -222,7 +222,7 @@ def test_checkpoint_has_these_bytes(case: dict[str, Any]) -> None:
             out += struct.pack(">dH", step.norm, len(step.by_tensor)) + struct.pack(
                 f">{len(step.by_tensor)}d", *step.by_tensor
             )
-        out += struct.pack(f">H{len(figures.weights)}f", len(figures.weights), *figures.weights)
+        out += struct.pack(f">H{len(figures.shares)}f", len(figures.shares), *figures.shares)
     assert out == data
     assert hashlib.sha256(b"dag-acfl/checkpoint-id/v1\0" + data).hexdigest() == case["id"]
     signature = KEYS[checkpoint.member].sign(b"dag-acfl/checkpoint/v1\0" + bytes.fromhex(case["id"]))

@@ -540,7 +540,7 @@ def test_a_checkpoint_that_vouches_for_nothing_is_found(damage: str, kind: str) 
         Figures(math.sqrt(2), Step(1.0, (0.0, 1.0)), (0.75, 0.25)),
         Figures(math.sqrt(2), Step(1.0, (0.0, 1.0)), ()),
     ],
-    ids=["norm", "step", "step by tensor", "weights", "no weights"],
+    ids=["norm", "step", "step by tensor", "shares", "no shares"],
 )
 def test_figures_that_are_not_those_of_the_models_are_named(figures: Figures) -> None:
     tiny = TinyLedger()

@@ -172,9 +172,9 @@ def test_field_out_of_range_is_refused(changes: dict[str, object]) -> None:
         {"norm": float("nan")},
         {"norm": -0.0},
         {"step": Step(float("inf"), ())},
-        {"weights": (0.1,)},
-        {"weights": (1e300,)},
-        {"weights": (0.5,) * 1025},
+        {"shares": (0.1,)},
+        {"shares": (1e300,)},
+        {"shares": (0.5,) * 1025},
     ],
 )
 def test_figure_out_of_range_is_refused(wrong: dict[str, object]) -> None:

@@ -18,7 +18,7 @@ BAD = Suspects(updates=frozenset({TxId("bad")}))
 
 
 def update(
-    name: str, *parents: str, step: float | None = 1.0, weights: tuple[float, ...] | None = None, author: str = ""
+    name: str, *parents: str, step: float | None = 1.0, shares: tuple[float, ...] | None = None, author: str = ""
 ) -> Node:
     """An update that averages its parents, equally unless told."""
     return Node(
@@ -31,7 +31,7 @@ def update(
         depth=1,
         model_digest=Digest(""),
         step=step,
-        weights=(1 / len(parents),) * len(parents) if weights is None else weights,
+        shares=(1 / len(parents),) * len(parents) if shares is None else shares,
     )
 
 
@@ -67,22 +67,22 @@ def test_all_steps_of_an_author_count_and_those_of_others_upon_them_do_not() -> 
     assert found == {"a": 1.0, "b": 0.5, "c": pytest.approx(2 / 3)}
 
 
-def test_the_weights_of_a_mean_are_its_parents_shares() -> None:
+def test_a_parent_counts_by_its_share_of_a_mean() -> None:
     nodes = [
         update("bad", GENESIS),
         update("good", GENESIS),
-        update("both", "bad", "good", weights=(0.25, 0.75)),
+        update("both", "bad", "good", shares=(0.25, 0.75)),
     ]
     assert taints(nodes, BAD)["both"] == 0.125
 
 
 @pytest.mark.parametrize(("rule", "params"), [("trimmed-mean", {"trim_share": 0.34}), ("median", {}), ("krum", {})])
 def test_of_other_rules_each_parent_counts_alike(rule: str, params: dict[str, float]) -> None:
-    weights = tuple(AGGREGATORS.build(rule, params).shares([1.0] * 4))
-    assert sum(weights) > 1.5
+    shares = tuple(AGGREGATORS.build(rule, params).shares([1.0] * 4))
+    assert sum(shares) > 1.5
     nodes = [
         *(update(name, GENESIS) for name in ("bad", "a", "b", "c")),
-        update("all", "a", "b", "bad", "c", weights=weights),
+        update("all", "a", "b", "bad", "c", shares=shares),
     ]
     assert taints(nodes, BAD)["all"] == 0.125
 
@@ -105,12 +105,12 @@ def test_the_taint_of_means_is_exact(seed: int) -> None:
     nodes, parts = list[Node](), {GENESIS: dict[str, float]()}  # what is left of each step, in each model
     for name, parents, step in a_history(rng):
         counts = [rng.randint(1, 9) for _ in parents]
-        weights = [count / sum(counts) for count in counts]
+        shares = [count / sum(counts) for count in counts]
         parts[TxId(name)] = {name: 1.0}
-        for parent, weight in zip(parents, weights, strict=True):
+        for parent, share in zip(parents, shares, strict=True):
             for other, part in parts[TxId(parent)].items():
-                parts[TxId(name)][other] = parts[TxId(name)].get(other, 0.0) + weight * part
-        nodes.append(update(name, *parents, step=abs(step), weights=tuple(np.float32(weights).tolist())))
+                parts[TxId(name)][other] = parts[TxId(name)].get(other, 0.0) + share * part
+        nodes.append(update(name, *parents, step=abs(step), shares=tuple(np.float32(shares).tolist())))
     bad = set(rng.sample([str(node.id) for node in nodes], k=rng.randint(0, 5)))
     for name, taint in taints(nodes, Suspects(updates=frozenset(map(TxId, bad)))).items():
         foul = math.fsum(part for each, part in parts[TxId(name)].items() if each in bad)
