@@ -25,7 +25,7 @@ from fl_core.dag.acts import (
     sign_act,
 )
 from fl_core.dag.author import AuthorKind, author_of_secret
-from fl_core.dag.checkpoint import Checkpoint, Entry, Place, below, sign_checkpoint
+from fl_core.dag.checkpoint import Checkpoint, Entry, below, sign_checkpoint
 from fl_core.dag.figures import Figures, Step, step_from
 from fl_core.dag.genesis import Bounds, Component, Genesis, Member, compare_layers
 from fl_core.dag.receipt import issue_receipt
@@ -738,11 +738,7 @@ def checkpoints() -> list[dict[str, Any]]:
     """A checkpoint with everything, one with nothing, and how they travel."""
     first, other = transaction_id(site().encode()), TxId("ab" * 32)
     figures = [Figures(1.5), Figures(2.0, Step(0.5, (0.25, 0.125)), (0.5, 0.0, 0.5))]
-    marks = [Place.WINDOW | Place.BOUNDARY, Place.WINDOW]
-    entries = [
-        Entry(id_, place, 3, author(), 7, 600, each)
-        for id_, place, each in zip(sorted((first, other)), marks, figures, strict=True)
-    ]
+    entries = [Entry(id_, 3, author(), 7, 600, each) for id_, each in zip(sorted((first, other)), figures, strict=True)]
     common: dict[str, Any] = {"ledger": LEDGER, "member": public_key_of(key("issuer")), "created_at_ms": CREATED_AT_MS}
     cases = {
         "nothing below": Checkpoint(

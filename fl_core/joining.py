@@ -19,7 +19,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fl_core.dag.checkpoint import Below, Checkpoint, Entry, Place, below, open_checkpoint
+from fl_core.dag.checkpoint import Below, Checkpoint, Entry, below, open_checkpoint
 from fl_core.dag.figures import Figures, Step
 from fl_core.dag.graph import Node
 from fl_core.dag.receipt import Receipt, ledger_time_ms
@@ -55,7 +55,7 @@ class ServedCheckpoint:
         self._ids = memoryview(data)[_LENGTH.size + size :]
         if digest_of(self._ids) != found.below.digest or not self._are_those(found.below):
             raise CheckpointMalformedError("the ids that came along are not those below the checkpoint's horizon")
-        self._needed = {each.id for each in found.entries if each.place & Place.WINDOW}
+        self._needed = {each.id for each in found.entries}
         self.checkpoint: Checkpoint = replace(found, receipts=(), entries=())
         newest = max((number for number, _ in found.acts), default=0)
         self.settled: frozenset[TxId] = frozenset(act for number, act in found.acts if number < newest)
@@ -128,14 +128,6 @@ def make_checkpoint(state: LedgerState, *, member: PublicKey, now_ms: int) -> tu
     nodes = state.nodes
     cut = 1 + max((place for place, node in enumerate(nodes) if node.model_digest in state.pruned), default=-1)
     ids = tuple(node.id for node in nodes[:cut])
-    boundary = {parent for node in nodes[cut:] for parent in node.parents} & set(ids)
-    places = [
-        (
-            node,
-            Place.WINDOW * (node.id in state.eligible) | Place.BOUNDARY * (node.id in boundary),
-        )
-        for node in nodes
-    ]
     received = [(node.id, receipt) for node, receipt in zip(nodes, state.receipts, strict=True)]
     horizon_ms = ledger_time_ms(receipt.received_at_ms for _, receipt in _newest_receipts(received[:cut]))
     checkpoint = Checkpoint(
@@ -148,9 +140,9 @@ def make_checkpoint(state: LedgerState, *, member: PublicKey, now_ms: int) -> tu
         receipts=_newest_receipts(received),
         acts=tuple(sorted(state.acts)),
         entries=tuple(
-            Entry(node.id, Place(place), node.depth, node.author, node.sequence, node.num_examples, _figures_of(node))
-            for node, place in sorted(places, key=lambda each: each[0].id)
-            if place
+            Entry(node.id, node.depth, node.author, node.sequence, node.num_examples, _figures_of(node))
+            for node in sorted(nodes, key=lambda each: each.id)
+            if node.id in state.eligible
         ),
     )
     return checkpoint, ids

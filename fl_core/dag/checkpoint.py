@@ -2,9 +2,8 @@
 
 A horizon cuts a ledger into updates above it, which are exchanged and held, and updates below it, which the checkpoint
 stands for. What lies below is closed under parents and named by its number, its sum and its digest; entries say what
-is needed of it (and of the window) to go on: each author's newest update, the updates that can still be chosen, and
-the updates below that others above name as parents. A ledger above a checkpoint is closed when every parent is above
-too, or is one of the entries. The canonical bytes are one layout (big-endian):
+is needed of the updates that can still be chosen, above or below. A ledger above a checkpoint is closed when every
+parent is above too, or among those below. The canonical bytes are one layout (big-endian):
 
     offset  size  field
     0       8     magic "dagckpt" 0x01 (the version)
@@ -19,8 +18,8 @@ too, or is one of the entries. The canonical bytes are one layout (big-endian):
     168     2     number of receipts, then 32 bytes id and 112 bytes receipt each: every member's newest; by issuer
     …       4     number of acts in effect, then 8 bytes number and 32 bytes id each; ascending
     …       4     number of entries, then each, ascending by id:
-                      32 id, 1 flags (1 newest of its author, 2 in the window, 4 below and named above), 8 depth,
-                      1 author kind, 32 author, 8 sequence, 8 number of examples, figures (``fl_core.dag.figures``)
+                      32 id, 8 depth, 1 author kind, 32 author, 8 sequence, 8 number of examples, figures
+                      (``fl_core.dag.figures``)
 
 ``id = SHA-256("dag-acfl/checkpoint-id/v1" 0x00 ‖ checkpoint)``; a checkpoint travels with the member's signature of
 its id, 64 bytes, behind it.
@@ -30,7 +29,6 @@ import hashlib
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import IntFlag
 from itertools import pairwise
 from typing import Final
 
@@ -50,28 +48,18 @@ ID_DOMAIN: Final = b"dag-acfl/checkpoint-id/v1\x00"
 MAX_CHECKPOINT_BYTES: Final = 1 << 26
 MAX_RECEIPTS: Final = 4096
 MAX_ENTRIES: Final = 200_000
-"""Authors, updates that can still be chosen, and updates at the boundary, of one ledger."""
+"""Updates of one ledger that can still be chosen."""
 _MODULUS: Final = 2**256
 _FIXED: Final = struct.Struct(">8s32s32sQQQ32s32sQ")
-_ENTRY: Final = struct.Struct(">32sBQB32sQQ")
+_ENTRY: Final = struct.Struct(">32sQB32sQQ")
 _ACT: Final = struct.Struct(">Q32s")
-
-
-class Place(IntFlag):
-    """Why an update is among a checkpoint's entries."""
-
-    WINDOW = 1
-    """It can still be chosen."""
-    BOUNDARY = 2
-    """It lies below the horizon, and an update above names it as a parent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a checkpoint says of one update."""
+    """What a checkpoint says of an update that can still be chosen."""
 
     id: TxId
-    place: Place
     depth: int
     author: AuthorId
     sequence: int
@@ -127,8 +115,6 @@ class Checkpoint:
         numbers += [number for number, _ in self.acts]
         for each in self.entries:
             numbers += [each.depth, each.sequence, each.num_examples]
-            if not 1 <= each.place <= 3:
-                raise CheckpointMalformedError(f"an entry's flags are between 1 and 3, not {int(each.place)}")
         if min(numbers) < 0 or max(numbers) > MAX_INTEGER:
             raise CheckpointMalformedError("numbers are between 0 and 2^63 - 1")
         if len(self.receipts) > MAX_RECEIPTS:
@@ -157,7 +143,7 @@ class Checkpoint:
         parts.append(struct.pack(">I", len(self.entries)))
         for each in self.entries:
             kind, author = split_author(each.author)
-            fields = (bytes.fromhex(each.id), each.place, each.depth, kind, bytes.fromhex(author))
+            fields = (bytes.fromhex(each.id), each.depth, kind, bytes.fromhex(author))
             parts += [_ENTRY.pack(*fields, each.sequence, each.num_examples), each.figures.encode()]
         return b"".join(parts)
 
@@ -201,11 +187,11 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
 
 
 def _read_entry(reader: Reader) -> Entry:
-    id_, place, depth, kind, author, sequence, num_examples = _ENTRY.unpack(reader.take(_ENTRY.size))
-    if kind not in AUTHOR_KINDS or place > 3:
-        raise CheckpointMalformedError(f"unknown author kind {kind} or flags {place}")
+    id_, depth, kind, author, sequence, num_examples = _ENTRY.unpack(reader.take(_ENTRY.size))
+    if kind not in AUTHOR_KINDS:
+        raise CheckpointMalformedError(f"unknown author kind {kind}")
     named = AUTHOR_KINDS[kind].author(author.hex())
-    return Entry(TxId(id_.hex()), Place(place), depth, named, sequence, num_examples, read_figures(reader))
+    return Entry(TxId(id_.hex()), depth, named, sequence, num_examples, read_figures(reader))
 
 
 def sign_checkpoint(checkpoint: Checkpoint, key: Ed25519PrivateKey) -> bytes:

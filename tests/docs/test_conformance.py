@@ -213,7 +213,7 @@ def test_checkpoint_has_these_bytes(case: dict[str, Any]) -> None:
     out += len(checkpoint.entries).to_bytes(4, "big")
     for entry in checkpoint.entries:
         kind, _, author = entry.author.partition(":")
-        out += bytes.fromhex(entry.id) + bytes([entry.place]) + entry.depth.to_bytes(8, "big")
+        out += bytes.fromhex(entry.id) + entry.depth.to_bytes(8, "big")
         out += bytes([["hash", "key"].index(kind)]) + bytes.fromhex(author)
         out += entry.sequence.to_bytes(8, "big") + entry.num_examples.to_bytes(8, "big")
         figures, step = entry.figures, entry.figures.step

@@ -12,7 +12,6 @@ from fl_core.dag.checkpoint import (
     Below,
     Checkpoint,
     Entry,
-    Place,
     below,
     decode_checkpoint,
     open_checkpoint,
@@ -39,8 +38,8 @@ PLAIN = Checkpoint(
     receipts=((A, issue_receipt(KEY, A, received_at_ms=4)),),
     acts=((1, A), (1, B), (2, A)),
     entries=(
-        Entry(A, Place.WINDOW | Place.BOUNDARY, 3, AuthorKind.SECRET.author("5" * 64), 7, 60, Figures(1.5)),
-        Entry(B, Place.WINDOW, 4, AuthorId("key:" + "6" * 64), 0, 1, Figures(2.0, Step(0.5, (0.25, 0.125)), (0.5, 0))),
+        Entry(A, 3, AuthorKind.SECRET.author("5" * 64), 7, 60, Figures(1.5)),
+        Entry(B, 4, AuthorId("key:" + "6" * 64), 0, 1, Figures(2.0, Step(0.5, (0.25, 0.125)), (0.5, 0))),
     ),
 )
 
@@ -56,7 +55,6 @@ figures = st.builds(
 entries = st.builds(
     Entry,
     ids,
-    st.integers(1, 3).map(Place),
     numbers,
     st.builds(lambda kind, text: kind.author(text), st.sampled_from(AuthorKind), ids),
     numbers,
@@ -155,7 +153,6 @@ def test_below_is_a_digest_of_the_set() -> None:
         {"acts": ((2, A), (1, A))},
         {"acts": ((1, A), (1, A))},
         {"entries": PLAIN.entries[::-1]},
-        {"entries": (replace(PLAIN.entries[0], place=Place(0)),)},
         {"entries": (replace(PLAIN.entries[0], depth=-1),)},
         {"receipts": PLAIN.receipts * 2},
     ],
