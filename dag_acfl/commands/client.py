@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dag_acfl.commands.models import export, state_folder
-from dag_acfl.commands.options import STATUS_TIMEOUT_S, TokenFile, as_called, retries_shown, scalars, sharing, token_of
-from dag_acfl.commands.taking_part import Participation, shown_figures, take_part
+from dag_acfl.commands.options import STATUS_TIMEOUT_S, TokenFile, as_called, retries_shown, scalars, token_of
+from dag_acfl.commands.taking_part import Participation, participation_options, shown_figures, take_part
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def init(
 
 
 @app.command()
-@sharing(Participation)
+@participation_options
 def run(
     file: Annotated[Path, typer.Argument(help="The client's Python file (see: dag-acfl client init).")],
     *,

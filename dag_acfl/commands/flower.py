@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dag_acfl.commands.models import STATE_SUFFIX
-from dag_acfl.commands.options import NodeConfig, RunConfig, retries_shown, sharing
-from dag_acfl.commands.taking_part import Participation, take_part
+from dag_acfl.commands.options import NodeConfig, RunConfig, retries_shown
+from dag_acfl.commands.taking_part import Participation, participation_options, take_part
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fl_client.training.protocol import Trainer
 
 
-@sharing(Participation)
+@participation_options
 def flower(
     app: Annotated[Path, typer.Argument(metavar="APPDIR", help="The app's folder, with its pyproject.toml.")],
     *,

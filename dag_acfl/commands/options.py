@@ -1,6 +1,5 @@
 """What several commands read alike: where a ledger is, and ``name=value`` settings."""
 
-import inspect
 import json
 import logging
 import os
@@ -11,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from urllib.parse import urlsplit
@@ -51,29 +49,6 @@ RunConfig: TypeAlias = Annotated[
         "--run-config", help='In place of values in the app\'s pyproject.toml, such as "local-epochs=2 lr=0.05".'
     ),
 ]
-
-
-def sharing(options: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command that also has the options which a dataclass's fields are; they are its last parameter, together.
-
-    typer reads options off a command's signature: the fields stand there as if they were parameters.
-    """
-
-    def joined(command: Callable[..., None]) -> Callable[..., None]:
-        *own, together = inspect.signature(command, eval_str=True).parameters.values()
-        fields = inspect.signature(options).parameters.values()
-        parameters = sorted((*fields, *own), key=lambda each: each.kind)  # an argument before all options
-
-        @wraps(command)
-        def run(**said: Any) -> None:
-            shared = options(**{each.name: said.pop(each.name) for each in fields})
-            command(**said, **{together.name: shared})
-
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
-        return run
-
-    return joined
 
 
 def token_of(token_file: Path | None) -> str | None:

@@ -1,11 +1,13 @@
 """Taking part before a person's eyes: what ``client run`` and ``client flower`` share, options and what is shown."""
 
+import inspect
 import math
 import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,9 +36,14 @@ class Participation:
     transactions: Annotated[int | None, typer.Option(min=1, help="Publish so many times. Default: until Ctrl-C.")] = (
         None
     )
-    every: Annotated[
-        str | None,
-        typer.Option(help="Begin an update at most so often: 90s, 10m, 2h. Default: as soon as the last is done."),
+    every_s: Annotated[
+        float | None,
+        typer.Option(
+            "--every",
+            parser=duration_s,
+            metavar="<duration>",
+            help="Begin an update at most so often: 90s, 10m, 2h. Default: as soon as the last is done.",
+        ),
     ] = None
     wait_for_news: Annotated[
         bool,
@@ -67,8 +74,23 @@ class Participation:
     ca_file: Annotated[Path | None, typer.Option(help="PEM of the authority behind the servers' certificates.")] = None
     ledger: Annotated[str | None, typer.Option(help="Id of the only ledger to take part in.")] = None
 
-    def __post_init__(self) -> None:
-        duration_s(self.every or "0")  # refused before anything is loaded or made
+
+def participation_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for each field of ``Participation``, which it takes as its last parameter, ``how``.
+
+    typer reads options off a command's signature: the fields stand there as if they were parameters.
+    """
+    *own, _ = inspect.signature(command, eval_str=True).parameters.values()
+    fields = inspect.signature(Participation).parameters
+    parameters = sorted((*fields.values(), *own), key=lambda each: each.kind)  # an argument before all options
+
+    @wraps(command)
+    def run(**said: Any) -> None:
+        command(how=Participation(**{each: said.pop(each) for each in fields}), **said)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
 
 
 def take_part(
@@ -85,7 +107,7 @@ def take_part(
     from fl_client.participant import Participant  # noqa: PLC0415
     from fl_client.state import ParticipantState  # noqa: PLC0415
 
-    margin, every_s = _margin(how.refuse_worse_than), duration_s(how.every or "0")
+    margin = _margin(how.refuse_worse_than)
     export_traces()
     token = token_of(how.token_file)
     with (
@@ -120,7 +142,7 @@ def take_part(
             on_step=on_step,
             on_progress=show,
             patience_s=how.patience_s,
-            every_s=every_s,
+            every_s=how.every_s or 0.0,
             wait_for_news=how.wait_for_news,
             early_stop=how.early_stop,
         )
