@@ -319,7 +319,7 @@ class LedgerNode:
         graph.author_list = self.offering.graph.author_list = authors
         graph.go_by_members(effect.members)
         is_same_time = (graph.now_ms, graph.members) == before
-        if is_same_time and concerned is not None and self.offering.goes_on_by(quarantine):
+        if is_same_time and concerned is not None and self.offering.take_if_same(quarantine):
             for author in concerned:
                 self._let_go(self.candidate_rule.reconsider(author))
             return

@@ -43,10 +43,10 @@ class Offering:
             for node in islice(graph, 1, None):
                 self.admit(node)
 
-    def goes_on_by(self, quarantine: Quarantine) -> bool:
-        """Go by another quarantine, if of all that is here it withholds the same; False: what is offered is otherwise.
+    def take_if_same(self, quarantine: Quarantine) -> bool:
+        """Put a quarantine in the present one's place if it withholds the same of all that is here; whether it did.
 
-        So it is where an author under quarantine goes on under a name that has not published.
+        It does where an author under quarantine goes on under a name that has not published.
         """
         before, named, erased = self.quarantine, quarantine.suspects, quarantine.erased
         others = (named.authors ^ before.suspects.authors) | (erased ^ before.erased)
