@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from graphlib import TopologicalSorter
 from typing import Protocol
 
@@ -361,7 +362,7 @@ class _Verification:
         settled = settled_by(self.checkpoints)
         effect = acts_in_effect(sound, founders=founders, threshold=genesis.threshold, settled=settled)
         self.acts = len(effect.acts)
-        self.authors_at = lambda server: list_authors(sound, effect, genesis=genesis, server=server)
+        self.authors_at = lru_cache(64)(lambda server: list_authors(sound, effect, genesis=genesis, server=server))
         self.erased = quarantine_of(decisions(sound, effect), self.authors_at(None)).erased
         self.listed = listed_ever(sound, effect)
         if self.ledger is not None:
