@@ -113,7 +113,8 @@ class Newest:
 
     def front(self) -> tuple[Candidate, ...]:
         if self._front is None:
-            self._first = self._first_in_turn(self._most + 1)
+            is_room = len(self._of_author) <= self._most  # then nobody has to be left out
+            self._first = [*self._of_author] if is_room else self._first_in_turn(self._most + 1)
             first = sorted([self._of_author[author] for author in self._first])
             self._front = tuple(self._eligible[each] for each in first)
         return self._front
