@@ -5,7 +5,7 @@ arguments. ``ledger_server`` adds a store and a lock, ``fl_simulator`` delays an
 
     node = LedgerNode(genesis, genesis_transaction, vector)
     draft = node.prepare(publication, model, now_ms=now_ms)      # every rule
-    figures = node.figures(parents, vector, average)
+    figures = Figures(model_norm(vector), step_from(average, vector, layout=…), node.shares(parents))
     node.admit(transaction, node.compared(vector), figures=figures)  # Admitted | AlreadyKnown | WaitingForParents
     request = node.question("key:…", node.compared(vector))      # SelectionRequest | VectorsMissing
     node.parents_to_average(selector.choose(request))
@@ -30,7 +30,7 @@ from fl_core.dag.admission import NORM_SLACK, check_publication
 from fl_core.dag.author import shown_author
 from fl_core.dag.author_list import AuthorList
 from fl_core.dag.building import UnsignedTransaction, build_update
-from fl_core.dag.figures import Figures, step_from
+from fl_core.dag.figures import Figures
 from fl_core.dag.genesis import Genesis, check_supported
 from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Transaction, verify_author
@@ -172,26 +172,12 @@ class LedgerNode:
         vector = similarity_vector(self.genesis.layout, model, self.genesis.compared)
         return vector if self._sketch is None else self._sketch.of(vector)
 
-    def figures(self, parents: Sequence[TxId], model: Vector32, average: Vector32 | None) -> Figures:
-        """What is recorded of an update's model.
-
-        Args:
-            parents: The updates that it names, ascending.
-            model: Its values, shape ``(P,)``.
-            average: The ledger's average of the parents' models, shape ``(P,)``; None where one is not here (any more).
+    def shares(self, parents: Sequence[TxId]) -> tuple[float, ...]:
+        """What each parent, ascending, can have of their average (``Figures.shares``): headers say it, models or not.
 
         Raises:
             KeyError: A parent is not part of the ledger.
             PartFailedError: The ledger's aggregator is another package's, and raised something.
-        """
-        step = None if average is None else step_from(average, model, layout=self.genesis.layout)
-        return Figures(model_norm(model), step, self.shares(parents))
-
-    def shares(self, parents: Sequence[TxId]) -> tuple[float, ...]:
-        """What each parent can have of their average (``Figures.shares``): headers say it, models or not.
-
-        Raises:
-            KeyError, PartFailedError: As ``figures``.
         """
         return shares_of(self.genesis, self._aggregator, [node.num_examples for node in self.nodes_of(parents)])
 

@@ -18,13 +18,14 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.admission import NORM_SLACK, check_attachment, check_payload
-from fl_core.dag.figures import Figures, decode_figures
+from fl_core.dag.figures import Figures, Step, decode_figures, step_from
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import (
@@ -179,15 +180,16 @@ class LedgerService(LedgerView):
         record = None if selection is None else self.selections.selection_or_forwarded(selection, forwarded)
         draft = self._prepare(publication, facts, record)
         if not draft.is_known:
-            parents = draft.unsigned.header.parents
-            figures = self._figures(parents, vector)
+            # Who has shown that it is; a rotation gives no second quota.
+            author = self.acts.authors.first(draft.unsigned.header.author)
+            self._quotas.check(author, token)  # before anything is averaged
+            figures = self._figures(draft.unsigned.header.parents, facts.figures.norm, vector)
             if figures.step is None:
                 raise ParentsStaleError("a parent's model is not here any more; ask for a new selection")
             facts = replace(facts, figures=figures)
             with self.lock:  # before a quota is used and anything is stored
                 self.ledger.review(draft.unsigned.id, draft.unsigned.header, figures=figures, slack=0.0)
-            author = draft.unsigned.header.author  # who has shown that it is; a rotation gives no second quota
-            self._quotas.take(self.acts.authors.first(author), token)
+            self._quotas.take(author, token)
             self.store.prepare_model(digest, model)
             attachment = None if record is None else record.encoded
             with self._writer:
@@ -211,14 +213,17 @@ class LedgerService(LedgerView):
                     return PublicationResult(self._view_of(stored), created=True)
         return PublicationResult(self.view(draft.unsigned.id), created=False)
 
-    def _figures(self, parents: tuple[TxId, ...], vector: Vector32) -> Figures:
-        """What is recorded of a model, given the updates that it names; outside the lock, as it may average them."""
-        try:
-            average = self.aggregates.vector(parents)
-        except (ModelPrunedError, ModelUnknownError, ModelCorruptError):
-            average = None
+    def _figures(self, parents: tuple[TxId, ...], norm: float, vector: Vector32 | None) -> Figures:
+        """What is recorded of a model, given the updates that it names; outside the lock, as it may average them.
+
+        Its step is not where the model, None, or a parent's is not here (any more).
+        """
+        step: Step | None = None
+        if vector is not None:
+            with suppress(ModelPrunedError, ModelUnknownError, ModelCorruptError):
+                step = step_from(self.aggregates.vector(parents), vector, layout=self.genesis.layout)
         with self.lock:
-            return self.node.figures(parents, vector, average)
+            return Figures(norm, step, self.node.shares(parents))
 
     def _prepare(
         self,
@@ -274,11 +279,7 @@ class LedgerService(LedgerView):
         check_parents(header, None if attachment is None else parse_evidence(attachment))
         if missing := tuple(parent for parent in header.parents if parent not in self.ledger):
             raise ParentsUnknownError("parents are not known here yet", missing=missing)
-        if vector is None:
-            with self.lock:
-                figures = Figures(norm, None, self.node.shares(header.parents))
-        else:
-            figures = self._figures(header.parents, vector)
+        figures = self._figures(header.parents, norm if vector is None else model_norm(vector), vector)
         with self.lock:  # before anything is stored
             self.ledger.review(transaction.id, header, figures=figures, slack=slack)
         if model is not None:

@@ -61,23 +61,30 @@ class Quotas:
 
     def __init__(self, *, per_author: int = 0, per_token: int = 0, now_s: Callable[[], float] = time.monotonic) -> None:
         self._authors, self._tokens = Quota(per_author, now_s=now_s), Quota(per_token, now_s=now_s)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
-    def take(self, author: AuthorId, token: str | None) -> None:
-        """Count one update of an author, which a token has brought where there is one.
+    def check(self, author: AuthorId, token: str | None) -> None:
+        """See that an author may publish one update more, which a token has brought where there is one.
 
         Raises:
-            QuotaExceededError: One of the two has none left; nothing is counted.
+            QuotaExceededError: One of the two has none left.
         """
-        asked = [("author", self._authors, str(author))]
-        if token is not None:
-            asked.append(("token", self._tokens, token))
         with self._lock:
-            for what, quota, key in asked:
-                if (wait_s := quota.wait_s(key)) > _SLACK_S:
+            for what, quota, key in (("author", self._authors, author), ("token", self._tokens, token)):
+                if key is not None and (wait_s := quota.wait_s(key)) > _SLACK_S:
                     raise QuotaExceededError(
                         f"this {what} may publish {quota.limit:,} updates within an hour here",
                         retry_after_s=math.ceil(wait_s),
                     )
-            for _, quota, key in asked:
-                quota.count(key)
+
+    def take(self, author: AuthorId, token: str | None) -> None:
+        """Count one update.
+
+        Raises:
+            QuotaExceededError: As ``check``; nothing is counted.
+        """
+        with self._lock:
+            self.check(author, token)
+            self._authors.count(author)
+            if token is not None:
+                self._tokens.count(token)

@@ -19,7 +19,7 @@ from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.aggregation.model import aggregate_model
 from fl_core.dag.author import AuthorKind
 from fl_core.dag.building import UnsignedTransaction, build_genesis, build_update
-from fl_core.dag.figures import Figures
+from fl_core.dag.figures import Figures, step_from
 from fl_core.dag.genesis import Member
 from fl_core.dag.graph import Node
 from fl_core.dag.signature import public_key_of
@@ -127,7 +127,8 @@ class LocalLedger:
             noise_std=noise_std,
         )
         update = self._recorded(unsigned, key, model)
-        update = replace(update, figures=self.node.figures(start.parents, update.vector, average))
+        step = step_from(average, update.vector, layout=layout)
+        update = replace(update, figures=Figures(update.figures.norm, step, self.node.shares(start.parents)))
         self.node.admit(update.transaction, self.node.compared(update.vector), figures=update.figures, slack=0.0)
         self.record.add(update)
         if start.evidence is not None:

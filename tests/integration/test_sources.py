@@ -9,7 +9,6 @@ from dag_acfl.sources import open_source
 from fl_core.dag.figures import Figures
 from fl_core.dag.transaction import Kind
 from fl_core.errors import GenesisError, ParameterError
-from fl_core.models import flat
 from fl_core.types import ZERO_ID
 from fl_core.verify import verify
 from ledger_server.store import open_store
@@ -33,9 +32,7 @@ def stored(database_url: str, folder: Path) -> SoundLedger:
         for transaction in tiny.transactions.values():
             header = transaction.header
             model = tiny.models[header.model_digest]
-            figures = Figures(tiny.norm(model))
-            if header.parents:
-                figures = tiny.node.figures(header.parents, flat(tiny.genesis.layout, model), None)
+            figures = Figures(tiny.norm(model), None, tiny.node.shares(header.parents) if header.parents else ())
             new = StoredTransaction(store.length(), transaction, figures.encode(), CREATED_AT_MS)
             if header.kind is Kind.GENESIS:
                 store.create(new, document=tiny.genesis.document, model=model)

@@ -16,7 +16,6 @@ from unittest.mock import patch
 import numpy as np
 
 from fl_core import models as weights
-from fl_core import node
 from fl_core.dag.figures import step_from
 from fl_core.dag.graph import Graph, Node
 from fl_core.dag.transaction import Header
@@ -144,8 +143,7 @@ def accepts_nan() -> None:
     """Values are not looked at, and those that are no numbers count nothing in a norm, which would give them away."""
     plant(service, "check_model", lambda layout, data, **_: weights.flat(layout, data))
     plant(service, "model_norm", lambda vector: weights.model_norm(np.nan_to_num(vector)))
-    plant(node, "model_norm", lambda vector: weights.model_norm(np.nan_to_num(vector)))
-    plant(node, "step_from", lambda average, model, **named: step_from(average, np.nan_to_num(model), **named))
+    plant(service, "step_from", lambda average, model, **named: step_from(average, np.nan_to_num(model), **named))
 
 
 def no_replay_cache() -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from fl_core.candidates import CANDIDATE_RULES
 from fl_core.dag.acts import Effect, acts_in_effect
 from fl_core.dag.author_list import AuthorList
-from fl_core.dag.figures import Figures
+from fl_core.dag.figures import Figures, step_from
 from fl_core.ledger import Admitted
-from fl_core.models import encode_flat, flat
+from fl_core.models import encode_flat, flat, model_norm
 from fl_core.node import LedgerNode
 from fl_core.selection import SELECTORS, SelectionRequest
 from fl_core.trust.lineage import Lineage, Suspects
@@ -145,7 +145,8 @@ class Round:
         step = self.rng.normal(size=4)
         trained = (average + length * step / np.linalg.norm(step)).astype(np.float32)
         transaction = self.tiny.draft(name, selection.parents, encode_flat(self.tiny.genesis.layout, trained))
-        figures = self.node.figures(selection.parents, trained, average)
+        step = step_from(average, trained, layout=self.tiny.genesis.layout)
+        figures = Figures(model_norm(trained), step, self.node.shares(selection.parents))
         assert isinstance(self.node.admit(transaction, self.node.compared(trained), figures=figures), Admitted)
         self.models[transaction.id] = trained
 
