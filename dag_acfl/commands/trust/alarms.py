@@ -29,9 +29,10 @@ def alarms(
         typer.echo(json.dumps([each.model_dump() for each in found.items], indent=2))
         return
     for each in found.items:
-        beyond = f"{figure(each.value)}, odd beyond {figure(each.bound)}"
+        is_measured = each.value != each.bound
+        beyond = f"{figure(each.value)}, odd beyond {figure(each.bound)}; " * is_measured
         times = "once" if each.count == 1 else f"{each.count} times"
         said = f"{escape(each.kind):<12} {each.author[:20]}…  {times}, last in {each.update[:12]}…: {beyond}"
-        typer.echo(f"{said}; {escape(each.detail)}")
+        typer.echo(f"{said}{escape(each.detail)}")
     if not found.items:
         typer.echo("nothing is odd")
