@@ -27,6 +27,7 @@ LONGEST_REST_S: Final = 60.0
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 _LONGEST_RETRY_AFTER_S: Final = 3600.0
+_FIRST_SILENCE_S: Final = 5.0
 _TRY_ELSEWHERE: Final = frozenset({408, 425, 429, 500, 502, 503, 504, 507})
 _WRONG: Final = (AnswerInvalidError, CertificateRefusedError, DigestMismatchError, PartFailedError, SignatureError)
 """Faults that do not go away by waiting; another server may be without."""
@@ -83,6 +84,8 @@ class ServerPool:
     def __init__(self, endpoints: Iterable[Endpoint], *, total_s: float) -> None:
         self._servers = [Server(endpoint) for endpoint in endpoints]
         self._total_s = self.patience_s = total_s
+        self._failing_since: float | None = None
+        self._tell_again_at = 0.0
         self._lock = Lock()
 
     def close(self) -> None:
@@ -126,7 +129,7 @@ class ServerPool:
                 if time.monotonic() + wait_s >= retry_until:
                     failed.after_s = time.monotonic() - begun
                     raise failed
-                logger.info("%s; again in %.1f s", failed, wait_s)
+                self._tell_of(failed)
             if time.monotonic() + wait_s < retry_until:
                 time.sleep(wait_s)
             try:
@@ -175,6 +178,20 @@ class ServerPool:
         """A server did its work: it is healthy again."""
         with self._lock:
             server.failures, server.resting_until, server.closed_until = 0, 0.0, 0.0
+            since, self._failing_since = self._failing_since, None
+        if since is not None:
+            logger.info("%s answers, after %.0f s without a server", server.endpoint.url, time.monotonic() - since)
+
+    def _tell_of(self, failed: ServerUnavailableError) -> None:
+        """Say that calls are tried again: at once, and then each time that this has lasted twice as long."""
+        now = time.monotonic()
+        with self._lock:
+            if self._failing_since is None:
+                self._failing_since = self._tell_again_at = now
+            if now < self._tell_again_at:
+                return
+            self._tell_again_at = now + max(_FIRST_SILENCE_S, now - self._failing_since)
+        logger.info("%s; trying again", failed)
 
 
 def _verdict(faults: dict[str, DagAcflError], unknown: UnknownError | None) -> DagAcflError:

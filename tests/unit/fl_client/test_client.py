@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import logging
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -409,6 +411,21 @@ def test_a_busy_server_is_asked_again(server: StandIn, status: int) -> None:
         server.spoil("/v1/selections", answer=problem(status, "busy"))
         client.select(model=model(1))
     assert server.paths().count("POST /v1/selections") == 2
+
+
+def test_a_wait_is_told_of_at_growing_intervals_and_once_when_it_ends(
+    server: StandIn, pauses: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    with client_of(server, timeout=600) as client, caplog.at_level(logging.INFO, "fl_client.retry"):
+        client.genesis()
+        server.spoil("/v1/selections", answer=problem(503, "busy"), times=40)
+        client.select(model=model(1))
+    assert len(pauses) == 40
+    *waits, end = [record.getMessage() for record in caplog.records]
+    # At once, and after 5, 10, 20, 40 and 80 of the 75 to 150 s.
+    assert 4 <= len(waits) <= 6
+    assert all(line.endswith("; trying again") for line in waits)
+    assert re.fullmatch(rf"{server.url} answers, after \d+ s without a server", end)
 
 
 def test_retry_after_is_waited_for(server: StandIn, pauses: list[float]) -> None:
