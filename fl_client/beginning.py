@@ -92,7 +92,7 @@ class Beginnings:
         """What training begins from, measured."""
         selection, own = given.selection, given.own
         if LED_BACK_FROM in selection.extensions:
-            logger.warning("the own newest model descends from what is quarantined: led back to a clean one")
+            logger.warning("the own newest model is quarantined or descends from what is: going on from a clean one")
             before = self._local.evaluate(info.genesis, given.aggregate, given.rest)
             return Beginning(given.aggregate, before, before, judged=None)
         start = self._merged(info, own, given.aggregate)
