@@ -68,6 +68,7 @@ class Metrics:
         self.tips: Gauge = self._gauge("tips", "Transactions that nobody approves yet.")
         self.candidates: Gauge = self._gauge("candidates", "Updates that can be offered, if there is room for them.")
         self.most_candidates: Gauge = self._gauge("most_candidates", "Candidates that one selection compares at most.")
+        self.acts_waiting: Gauge = self._gauge("acts_waiting", "Acts of members that wait for more signatures.")
         self.pruned_models: Gauge = self._gauge("pruned_models", "Models whose bytes were dropped.")
         self.prune_runs: Counter = self._counter("prune_runs", "Prunings of this process that dropped something.")
         self.pruned_bytes: Counter = self._counter("pruned_bytes", "Size of the models that this process has dropped.")
@@ -143,13 +144,10 @@ class Metrics:
             "certificate_ends_seconds", "Until this server's certificate ends; +Inf without TLS of its own."
         )
         self.event_streams: Gauge = self._gauge("event_streams_open", "Open event streams.")
-        self.build: Gauge = self._gauge(
-            "build_info", "Always 1; labels say what runs here.", "version", "commit", "schema"
-        )
+        runs = self._gauge("build_info", "Always 1; labels say what runs here.", "version", "commit", "schema")
         if build is not None:
-            self.build.labels(**build).set(1)
-        self.ledger: Gauge = self._gauge("ledger_info", "Always 1; the ledger that is served is the label.", "ledger")
-        self.ledger.labels(ledger).set(1)
+            runs.labels(**build).set(1)
+        self._gauge("ledger_info", "Always 1; the ledger that is served is the label.", "ledger").labels(ledger).set(1)
 
     def exposition(self, measure: Callable[[], None] = lambda: None) -> bytes:
         """The text that ``GET /metrics`` answers with, of type ``CONTENT_TYPE``.

@@ -47,7 +47,9 @@ def test_signatures_come_one_by_one(server: Server) -> None:
     acts = server.service.acts
     assert acts.admit(sign_act(added(server), ISSUER))
     assert acts.effect.acts == ()
+    assert "dag_acfl_acts_waiting 1.0" in server.client.get("/metrics").text
     assert acts.admit(sign_act(added(server), OTHER))
+    assert "dag_acfl_acts_waiting 0.0" in server.client.get("/metrics").text
     assert not acts.admit(sign_act(added(server), ISSUER))
     assert acts.effect.acts == (added(server).id,)
     assert public_key_of(NEWCOMER) in acts.effect.members
