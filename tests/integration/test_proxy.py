@@ -170,10 +170,13 @@ def test_events_come_while_the_stream_is_open(proxy: Proxy) -> None:
 
 
 def test_too_large_a_body_is_refused(proxy: Proxy) -> None:
+    headers = {"content-type": v1.MODEL_MEDIA_TYPE}
     refused = proxy.pool().request(
-        "POST", proxy.url + v1.SELECTIONS, body=bytes(MAX_BODY + 1), headers={"content-type": v1.MODEL_MEDIA_TYPE}
+        "POST", proxy.url + v1.SELECTIONS, body=bytes(MAX_BODY + 1), headers=headers, preload_content=False
     )
-    assert refused.status in (413, 502)  # Caddy 2.6 says 502 when its limit cuts off what it was passing on
+    # Caddy 2.6 says 502 when its limit cuts off what it was passing on, or ends the server's own 413 behind its head.
+    assert refused.status in (413, 502)
+    refused.close()
 
 
 def test_a_head_that_never_ends_is_given_up(proxy: Proxy) -> None:
