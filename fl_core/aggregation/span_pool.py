@@ -62,7 +62,8 @@ class SpanPool:
             models: How many models ``work`` reads; more of them make spans shorter, so that memory stays bounded.
         """
         spans = list(spans_of(size, models))
-        if self._pool is None:
+        longest = max((stop - start for start, stop in spans), default=0)
+        if self._pool is None or size < self._threads * longest:  # what is left of a model is not worth waking a thread
             yield from (work(*span) for span in spans)
             return
         for first in range(0, len(spans), self._threads):

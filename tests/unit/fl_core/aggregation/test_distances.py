@@ -1,5 +1,6 @@
 """Distances: the naive twin's to the bit, whatever the pieces, and NumPy's within rounding."""
 
+import threading
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -82,3 +83,12 @@ def test_an_error_in_another_thread_is_raised_and_nobody_reads_on() -> None:
     with pytest.raises(OSError, match="blob is gone"):
         list(SpanPool(2).in_order(work, size=60 * UNIT, models=1))
     assert sorted(seen) == [0, 6 * UNIT]
+
+
+def test_a_model_that_is_hardly_longer_than_one_piece_wakes_no_thread() -> None:
+    def thread(_start: int, _stop: int) -> int:
+        return threading.get_ident()
+
+    pool = SpanPool(2)
+    assert {*pool.in_order(thread, size=6 * UNIT + 5, models=3)} == {threading.get_ident()}
+    assert len({*pool.in_order(thread, size=12 * UNIT, models=3)}) == 2
