@@ -23,6 +23,7 @@ from fl_core.dag.acts import (
     acts_in_effect,
     encode_signed_acts,
     sign_act,
+    sign_rotation,
 )
 from fl_core.dag.author import AuthorKind, author_of_secret
 from fl_core.dag.checkpoint import Checkpoint, Entry, below, sign_checkpoint
@@ -622,6 +623,7 @@ def acts() -> list[dict[str, Any]]:
         an_act(ActKind.LIFT, f"act:{first.id}", number=2**63 - 1, previous=first.id),
         an_act(ActKind.ERASE, author()),
         an_act(ActKind.SUCCEED, f"ledger:{digits}"),
+        an_act(ActKind.ROTATE_SELF, author(), f"key:{public_key_of(key('newcomer'))}", created_at_ms=0),
     ]
     return [
         {
@@ -647,6 +649,8 @@ def acts_refused() -> list[dict[str, str]]:
     """Bytes that are no act."""
     good = an_act(ActKind.QUARANTINE, "update:" + "ab" * 32, details={"a": "x", "b": "y"}).encode()
 
+    own_rotation = sign_rotation(key("author"), key("newcomer"), ledger=LEDGER).act_bytes
+
     def changed(at: int, new: bytes) -> bytes:
         return good[:at] + new + good[at + len(new) :]
 
@@ -659,7 +663,8 @@ def acts_refused() -> list[dict[str, str]]:
         "number 2 without a previous act": changed(47, b"\2"),
         "a previous act of number 1": changed(48, b"\1"),
         "a time of 2^63": changed(80, b"\x80"),
-        "an unknown kind": changed(88, b"\x0b"),
+        "an unknown kind": changed(88, b"\x0c"),
+        "an author's own rotation with a time": own_rotation[:87] + b"\1" + own_rotation[88:],
         "a subject that the kind has not": changed(89, b"\3"),
         "an unknown kind of subject": changed(89, b"\7"),
         "no subject": changed(89, bytes(33)),
@@ -704,6 +709,10 @@ def acts_in_effect_vectors() -> list[dict[str, Any]]:
         ),
         "previous not in effect": (
             [sign_act(bad, key("author")), sign_act(lifted, key("author"), key("other"))],
+            [],
+        ),
+        "an author's own rotation is none of the members'": (
+            [sign_rotation(key("author"), key("newcomer"), ledger=LEDGER), sign_act(bad, key("author"), key("other"))],
             [],
         ),
         "settled": (

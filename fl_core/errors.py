@@ -282,7 +282,7 @@ class TokenAuthorError(AccessError):
 
 
 class AuthorRefusedError(AccessError):
-    """The ledger's acts do not let this author publish: it is not listed, or was rotated."""
+    """The ledger's acts do not let this author publish: it is not listed, was rotated, or has signed two rotations."""
 
     code = "author-refused"
 

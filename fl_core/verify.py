@@ -30,11 +30,10 @@ bytes and its place in the DAG.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import lru_cache
 from graphlib import TopologicalSorter
 from typing import Protocol
 
@@ -43,7 +42,7 @@ from fl_core.aggregation.model import shares_of
 from fl_core.dag.acts import MAX_ACTS, SignedAct, acts_in_effect, decode_signed_acts
 from fl_core.dag.admission import NORM_SLACK
 from fl_core.dag.author import AuthorKind, split_author
-from fl_core.dag.author_list import AuthorList, list_authors, listed_ever
+from fl_core.dag.author_list import list_authors, listed_ever, names_ever
 from fl_core.dag.figures import Figures, decode_figures, difference, step_from
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
@@ -70,7 +69,7 @@ from fl_core.selection.evidence import Evidence, parse_evidence
 from fl_core.selection.parents import check_parents
 from fl_core.stored_models import average_of
 from fl_core.trust.quarantine import decisions, quarantine_of
-from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
+from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, Vector32, digest_of
 
 
 class LedgerSource(Protocol):
@@ -229,8 +228,8 @@ class _Verification:
     """Holds what has been checked, with or without faults; of a model that is not proven the norm is NaN."""
     aggregator: Aggregator | None = None
     acts: int = 0
-    authors_at: Callable[[PublicKey | None], AuthorList] = lambda _: AuthorList()
-    """Who goes on as whom, as a member's server sees it."""
+    names: Mapping[AuthorId, AbstractSet[AuthorId]] = field(default_factory=dict)
+    """All that rotations give an author."""
     listed: frozenset[AuthorId] = frozenset()
     """Whom acts have listed at some time."""
     norms: dict[Digest, float] = field(default_factory=dict)
@@ -362,8 +361,8 @@ class _Verification:
         settled = settled_by(self.checkpoints)
         effect = acts_in_effect(sound, founders=founders, threshold=genesis.threshold, settled=settled)
         self.acts = len(effect.acts)
-        self.authors_at = lru_cache(64)(lambda server: list_authors(sound, effect, genesis=genesis, server=server))
-        self.erased = quarantine_of(decisions(sound, effect), self.authors_at(None)).erased
+        self.erased = quarantine_of(decisions(sound, effect), list_authors(sound, effect, genesis=genesis)).erased
+        self.names = names_ever(sound)
         self.listed = listed_ever(sound, effect)
         if self.ledger is not None:
             self.ledger.graph.go_by_members(effect.members)
@@ -532,7 +531,7 @@ class _Verification:
         except TransactionInvalidError as error:
             yield Finding(FaultKind.EVIDENCE_MALFORMED, id_, str(error))
             return
-        if problems := list(self._disagreements(id_, header, evidence)):
+        if problems := list(self._disagreements(header, evidence)):
             yield Finding(FaultKind.EVIDENCE_MISMATCH, id_, "; ".join(problems))
             return
         named = {candidate.transaction for candidate in evidence.selection.candidates}
@@ -552,7 +551,7 @@ class _Verification:
             message = f"the parents' aggregate is {computed}, the evidence says {evidence.aggregate}"
             yield Finding(FaultKind.AGGREGATE_MISMATCH, id_, message)
 
-    def _disagreements(self, id_: str, header: Header, evidence: Evidence) -> Iterator[str]:
+    def _disagreements(self, header: Header, evidence: Evidence) -> Iterator[str]:
         selection = evidence.selection
         try:
             check_parents(header, evidence)
@@ -566,7 +565,7 @@ class _Verification:
         if self._model_of(evidence.reference) not in (None, evidence.reference_model):
             yield "the reference model is not that of the reference transaction"
         if selection.source == "own":
-            if not self._is_own(id_, header, selection.parents[0]):
+            if not self._is_own(header, selection.parents[0]):
                 yield "the client is said to keep its own model, but the parents are other authors' updates"
             # A client that joined keeps the model it sent; another one that of its newest transaction.
             joined = evidence.reference is None
@@ -574,15 +573,14 @@ class _Verification:
             if own not in (None, evidence.aggregate):
                 yield "the client is said to keep its own model, but the aggregate is another one"
 
-    def _is_own(self, id_: str, header: Header, parent: TxId) -> bool:
+    def _is_own(self, header: Header, parent: TxId) -> bool:
         """Whether a parent is genesis or by an update's author, under any of its names; or not here."""
         if parent not in self.records:
             return True
         named = self._header(parent)
         if named.kind is Kind.GENESIS or named.author == header.author:
             return True
-        first = self.authors_at(self.records[id_].receipt.issuer).first
-        return first(named.author) == first(header.author)
+        return named.author in self.names.get(header.author, ())
 
     def _model_of(self, transaction: TxId | None) -> Digest | None:
         if transaction is None or transaction not in self.records:

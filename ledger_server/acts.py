@@ -11,6 +11,7 @@ from typing import Final
 
 from fl_core.dag.acts import (
     MAX_SIGNATURES,
+    ActKind,
     Effect,
     ListedMember,
     SignedAct,
@@ -33,10 +34,13 @@ MAX_UNDECIDED: Final = 5000
 """Signatures of members on acts that the threshold of members has not signed."""
 
 MAX_UNDECIDED_BY_SIGNER: Final = 1000
-"""Such acts of one member, and rotations of one author."""
+"""Such acts of one member."""
+
+MAX_OWN_ROTATIONS: Final = 2
+"""Of one author, by itself. Two contradict one another already, so which two of several came first is of no account."""
 
 MAX_ROTATIONS: Final = 5000
-"""Rotations by authors of their own keys: one of an author and number."""
+"""Of all authors, by themselves."""
 
 
 class MemberActs:
@@ -46,7 +50,7 @@ class MemberActs:
         store: Where they are kept.
         ledger: Its id.
         genesis: Names the founders and the threshold.
-        has_published: Whether an author has: others cannot rotate their keys here.
+        has_published: Whether an author has, itself: others cannot rotate their keys here.
         server: The server's key: what it has signed as a member holds here at once; None: only what is in effect.
 
     Attributes:
@@ -102,6 +106,12 @@ class MemberActs:
             named = sorted({*self.quarantine.suspects.authors, *self.quarantine.suspects.updates})
             known = {"quarantined": named, "erased": sorted(self.quarantine.erased)}
             logger.info("what is quarantined or erased here has changed", extra=known)
+        if contested := self.authors.contested - here[1].contested:
+            logger.warning(
+                "rotations that authors signed themselves contradict one another: they publish no more until members "
+                "say who goes on as each, with: dag-acfl authors rotate",
+                extra={"authors": sorted(contested)},
+            )
         if (self.effect, self.quarantine, self.authors) != (before, *here):
             self.on_effect()
         self._tally()
@@ -131,15 +141,15 @@ class MemberActs:
     def _tally(self) -> None:
         """Count each key's undecided acts, each author's rotations of itself, and what decided acts follow."""
         self._undecided = Counter[PublicKey]()
-        self._rotations = set[tuple[str, int]]()
+        self._rotations = Counter[str]()
         self._followed = set[TxId]()
         for each in self._acts.values():
-            if self._is_decided(each):
+            if each.act.kind is ActKind.ROTATE_SELF:
+                self._rotations[each.act.subject] += 1
+            elif self._is_decided(each):
                 self._followed.add(each.act.previous)
-            elif signers := self.effect.electors & each.signatures.keys():
-                self._undecided.update(signers)
             else:
-                self._rotations.add((each.act.subject, each.act.number))
+                self._undecided.update(self.effect.electors & each.signatures.keys())
 
     def _check_room(self, signed: SignedAct) -> None:
         """Nobody uses up the acts alone: neither one member, nor authors.
@@ -147,20 +157,16 @@ class MemberActs:
         Raises:
             ActInvalidError: There are too many that the members have not decided.
         """
+        if signed.act.kind is ActKind.ROTATE_SELF:
+            if self._rotations.total() >= MAX_ROTATIONS:
+                raise ActInvalidError("too many rotations that authors signed themselves; members can sign this one")
+            return
         # Servers can differ in what they kept before they were full. What a decided act follows, all of them need.
         if self._is_decided(signed) or signed.id in self._followed:
             return
-        if signers := self.effect.electors & signed.signatures.keys():
-            fewest = min(self._undecided[each] for each in signers)
-            is_full = fewest >= MAX_UNDECIDED_BY_SIGNER or self._undecided.total() >= MAX_UNDECIDED
-        else:
-            numbers = [number for author, number in self._rotations if author == signed.act.subject]
-            is_full = (
-                signed.act.number in numbers
-                or len(numbers) >= MAX_UNDECIDED_BY_SIGNER
-                or len(self._rotations) >= MAX_ROTATIONS
-            )
-        if is_full:
+        signers = self.effect.electors & signed.signatures.keys()
+        fewest = min((self._undecided[each] for each in signers), default=0)
+        if fewest >= MAX_UNDECIDED_BY_SIGNER or self._undecided.total() >= MAX_UNDECIDED:
             raise ActInvalidError("too many acts of this signer, or of all, that the members have not decided")
 
     def in_effect(self) -> list[tuple[int, TxId]]:
@@ -222,7 +228,7 @@ class MemberActs:
                 on_kept(each)
 
     def admit(self, signed: SignedAct) -> bool:
-        """Keep an act, or what is new of its signatures, durably; False when nothing is.
+        """Keep an act, or what is new of its signatures, durably; False when nothing is, or nothing follows from it.
 
         Strangers' signatures are left out: otherwise they could fill the room that an act has for its members'. One who
         becomes a member by an act that has not come yet is heard at the next comparison with a peer. Acts that the
@@ -237,6 +243,9 @@ class MemberActs:
             held = self._acts.get(signed.id)
             merged = signed if held is None else held.merged(signed)
             if held is not None and merged.signatures == held.signatures:
+                return False
+            is_own = signed.act.kind is ActKind.ROTATE_SELF
+            if held is None and is_own and self._rotations[signed.act.subject] >= MAX_OWN_ROTATIONS:
                 return False
             if len(merged.signatures) > MAX_SIGNATURES:
                 raise ActInvalidError(f"more than {MAX_SIGNATURES} signatures of one act")

@@ -86,7 +86,7 @@ class LedgerView:
             store,
             self.id,
             self.genesis,
-            has_published=lambda author: self.ledger.graph.newest_of(author) is not None,
+            has_published=self.ledger.graph.has_update_of,
             server=server,
         )
         self.go_by_acts()

@@ -62,11 +62,13 @@ def rotate(
 ) -> None:
     """Let a new key go on as an author did: with its newest update, its count and its place on the list.
 
-    With the old key's file, which signs too, it is in effect at once; without, members sign as for any act.
+    With the old key's file both keys sign, and no member has to: once only. Else members sign as for any act, and what
+    they decide goes before what the old key has signed.
 
     Example: dag-acfl authors rotate key:5f0c1e… new-key.pem
     """
-    from fl_core.dag.acts import ActKind  # noqa: PLC0415
+    from dag_acfl.commands.trust.subjects import opened  # noqa: PLC0415
+    from fl_core.dag.acts import ActKind, sign_rotation  # noqa: PLC0415
     from fl_core.dag.author import AuthorKind  # noqa: PLC0415
     from fl_core.dag.signature import public_key_of  # noqa: PLC0415
     from ledger_server.keys import load_key  # noqa: PLC0415
@@ -82,10 +84,22 @@ def rotate(
     replaced, going_on = author_of(old), author_of(new)
     if not Path(new).is_file() and going_on.startswith("key:"):
         raise ParameterError("the new key agrees by its signature: name its PEM file instead of its public half")
+    if Path(old).is_file() and Path(new).is_file():
+        with opened(data_dir) as view:
+            known = view.acts.authors
+            if {replaced, going_on} & {*known.successors, *known.contested} or going_on in known.formers:
+                raise ParameterError(
+                    "one of the two was rotated already (see: dag-acfl authors list); members may decide otherwise: "
+                    f"dag-acfl authors rotate {replaced} {new}"
+                )
+            view.acts.admit(sign_rotation(*agreeing, ledger=view.id))
+        typer.echo(f"{going_on} goes on as {replaced}")
+        return
     with membership(data_dir) as members:
-        known = members.acts.authors
-        if replaced in known.successors or going_on in known.successors or going_on in known.formers:
-            raise ParameterError("one of the two was rotated already; see: dag-acfl authors list")
+        for each in members.acts.all():
+            is_decided = each.act.kind is ActKind.ROTATE_AUTHOR and each.id in members.acts.effect.acts
+            if is_decided and (replaced == each.act.subject or going_on in (each.act.subject, each.act.object)):
+                raise ParameterError("members have rotated one of the two already; see: dag-acfl authors list")
         propose(members, ActKind.ROTATE_AUTHOR, [replaced], changed=going_on, agreeing=agreeing)
 
 
@@ -95,13 +109,20 @@ def list_all(*, data_dir: DataDir = None) -> None:
 
     Example: dag-acfl authors list --data-dir site-a
     """
+    from fl_core.dag.acts import ActKind  # noqa: PLC0415
+
     with membership(data_dir) as members:
         known = members.acts.authors
         who = "everybody may publish" if known.listed is None else number_of(len(known.listed), "author") + " listed"
         typer.echo(f"ledger {members.genesis.name!r}: {who}")
-        for author in sorted(known.listed or known.formers):
+        for author in sorted({*(known.listed or known.formers)} - known.contested):
             former = known.formers.get(author)
             typer.echo(f"  {author}" + ("" if former is None else f"  goes on as {former}"))
+        for each in members.acts.all():
+            if each.act.kind is ActKind.ROTATE_SELF and each.act.subject in known.contested:
+                typer.echo(
+                    f"  {each.act.object}  would go on as {each.act.subject}, whose rotations contradict one another"
+                )
         for standing in members.open():
             if standing.signed.act.kind.name.endswith("_AUTHOR"):
                 show(members, standing)

@@ -25,7 +25,7 @@ Which acts are in effect (``acts_in_effect``) is a pure function of the set of s
   their ids; so acts that are proposed at the same time all count, and the order in which they came does not;
 * an act needs its ``previous`` in effect and the signatures of the threshold of members: so nobody can run ahead
   with the numbers, and every act commits to what went before;
-* a rotation also needs the signature of the new key, and an author may rotate its own key by its own signature;
+* a rotation also needs the signature of the new key;
 * a member's act holds on that member's own server at once (``list_members``).
 
 The members of the past could sign a past of their own. So where a checkpoint names an act that is carried by enough
@@ -33,6 +33,9 @@ signatures (``settled``), no other act of that number changes the members. It ca
 members, such as a quarantine, is in effect whenever it is carried: it may have waited for signatures when the
 checkpoint was made. Acts of the newest number are never settled at sight: others of the same number may be on their
 way, and every server must come to the same.
+
+One kind is no decision of members: an author's own rotation (``sign_rotation``), a statement of its old and its new
+key. It has no place among the others, and there is one for two keys. ``fl_core.dag.author_list`` says what it means.
 """
 
 import hashlib
@@ -88,6 +91,8 @@ class ActKind(IntEnum):
     """The author's models are dropped everywhere."""
     SUCCEED = 10
     """This ledger goes on as another one."""
+    ROTATE_SELF = 11
+    """The author says so itself: the object goes on as it."""
 
 
 _AUTHOR: Final = ("hash", "key")
@@ -102,6 +107,7 @@ _ALLOWED: Final[Mapping[ActKind, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ActKind.LIFT: (("act",), ("",)),
     ActKind.ERASE: (_AUTHOR, ("",)),
     ActKind.SUCCEED: (("ledger",), ("",)),
+    ActKind.ROTATE_SELF: (("key",), ("key",)),
 }
 """Kinds of subject and of object that an act can have."""
 _KINDS: Final = {int(kind): kind for kind in ActKind}
@@ -137,6 +143,8 @@ class Act:
             raise ActInvalidError("an act's number is from 1, its time from 0, both below 2^63")
         if (self.number == 1) != (self.previous == ZERO_ID):
             raise ActInvalidError("act number 1 has no previous act, every other one has")
+        if self.kind is ActKind.ROTATE_SELF and (self.number, self.created_at_ms, self.details) != (1, 0, {}):
+            raise ActInvalidError("an author's own rotation is number 1, of time 0, without details")
         for what, text, allowed in zip(
             ("subject", "object"), (self.subject, self.object), _ALLOWED[self.kind], strict=True
         ):
@@ -279,6 +287,13 @@ def sign_act(act: Act, *keys: Ed25519PrivateKey) -> SignedAct:
     return SignedAct(act.encode(), {public_key_of(key): sign(key, act.id, role=Role.ACT) for key in keys})
 
 
+def sign_rotation(old: Ed25519PrivateKey, new: Ed25519PrivateKey, *, ledger: TxId) -> SignedAct:
+    """An author's own rotation: both keys say that the new one goes on as the old one."""
+    subject, target = f"key:{public_key_of(old)}", f"key:{public_key_of(new)}"
+    kind = ActKind.ROTATE_SELF
+    return sign_act(Act(ledger=ledger, number=1, created_at_ms=0, kind=kind, subject=subject, object=target), old, new)
+
+
 def encode_signed_acts(acts: Iterable[SignedAct]) -> bytes:
     """Several signed acts one behind the other, in the order of their ids."""
     return b"".join(each.encode() for each in sorted(acts, key=lambda each: each.id))
@@ -365,7 +380,8 @@ def acts_in_effect(
     electors = members
     in_effect: dict[TxId, Act] = {}
     waiting: dict[TxId, frozenset[PublicKey]] = {}
-    ordered = sorted(acts, key=lambda each: (each.act.number, each.id))
+    of_members = (each for each in acts if each.act.kind is not ActKind.ROTATE_SELF)
+    ordered = sorted(of_members, key=lambda each: (each.act.number, each.id))
     for number, group in groupby(ordered, key=lambda each: each.act.number):
         judges = members
         following = [each for each in group if number == 1 or each.act.previous in in_effect]
@@ -439,24 +455,31 @@ def check_act(
 ) -> SignedAct:
     """Whether an act may be kept and passed on: sound, of this ledger, and signed by somebody whose word counts.
 
-    That is a present or former member, or an author of this ledger that rotates its own key. Strangers' signatures are
-    not even verified.
+    That is a present or former member, or both keys of an author of this ledger that rotates itself. Strangers'
+    signatures are not even verified.
 
     Returns:
         The act without strangers' signatures.
 
     Raises:
         SignatureError: A signature does not verify.
-        ActInvalidError: The bytes are no act, or only strangers have signed it.
+        ActInvalidError: The bytes are no act, or nobody whose word counts has signed it.
         WrongLedgerError: It is another ledger's.
     """
     act = signed.act
     if act.ledger != ledger:
         raise WrongLedgerError(f"the act is of ledger {act.ledger[:16]}…, this is {ledger[:16]}…")
-    signed = signed.without_strangers(effect.electors)
-    by_author = _rotates_itself(act, signed.signatures.keys()) and has_published(AuthorId(act.subject))
-    if not (effect.electors & signed.signatures.keys() or by_author):
-        raise ActInvalidError("no member of this ledger has signed the act, nor an author that rotates its own key")
+    if act.kind is ActKind.ROTATE_SELF:
+        signed = signed.without_strangers(())
+        if len(signed.signatures) < 2 or not has_published(AuthorId(act.subject)):
+            raise ActInvalidError(
+                "an author rotates itself by the signatures of both keys, once it has published; members rotate any: "
+                "dag-acfl authors rotate with its id in place of its key's file"
+            )
+    else:
+        signed = signed.without_strangers(effect.electors)
+        if not effect.electors & signed.signatures.keys():
+            raise ActInvalidError("no member of this ledger has signed the act")
     signed.verify()
     return signed
 
@@ -466,21 +489,12 @@ def votes_needed(members: int, threshold: Threshold) -> int:
     return members // 2 + 1 if threshold == "majority" else min(threshold, max(members, 1))
 
 
-def _rotates_itself(act: Act, signers: Collection[PublicKey]) -> bool:
-    """Whether an author rotates its own key, to another one: for a secret, which cannot agree, members must sign."""
-    is_to_key = act.kind is ActKind.ROTATE_AUTHOR and act.object.startswith("key:")
-    return is_to_key and act.subject.removeprefix("key:") in signers
-
-
 def _is_carried(
     act: Act, signers: Collection[PublicKey], electorate: frozenset[PublicKey], threshold: Threshold
 ) -> bool:
-    by_members = len(electorate.intersection(signers)) >= votes_needed(len(electorate), threshold)
-    if act.kind not in (ActKind.ROTATE_MEMBER, ActKind.ROTATE_AUTHOR):
-        return by_members
-    # A new key signs, too: nobody is made to go on as somebody else. A secret cannot sign.
-    agreed = act.object.startswith("hash:") or act.object_id in signers
-    return agreed and (by_members or _rotates_itself(act, signers))
+    # A new key signs, too: nobody is made to go on as somebody else. A secret cannot sign, other acts have no object.
+    agreed = not act.object or act.object.startswith("hash:") or act.object_id in signers
+    return agreed and len(electorate.intersection(signers)) >= votes_needed(len(electorate), threshold)
 
 
 def _makes_sense(act: Act, members: frozenset[PublicKey], in_effect: Mapping[TxId, Act]) -> bool:

@@ -343,8 +343,8 @@ class Gossip:
                 return
             except (TransactionError, StoreError) as error:
                 logger.warning("an act cannot be kept", extra={"act": signed.id, "reason": str(error)})
-                # Of an author that rotates its own key, the first update can be on its way.
-                is_refused = isinstance(error, TransactionError) and signed.act.kind is not ActKind.ROTATE_AUTHOR
+                # Of an author that rotates itself, the first update can be on its way.
+                is_refused = isinstance(error, TransactionError) and signed.act.kind is not ActKind.ROTATE_SELF
             if is_refused:
                 self.acts.refuse(signed)
 

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from dag_acfl.__main__ import main
+from fl_core.dag.acts import sign_rotation
 from fl_core.dag.genesis import Member
 from fl_core.dag.signature import public_key_of
 from ledger_server.keys import KEY_FILE
@@ -19,7 +20,7 @@ from tests.live import eventually
 from tests.network import Node, network, settle
 from tests.serving import signed
 
-OLD, NEW = 7, 8
+OLD, NEW, THIRD, FOURTH = 7, 8, 9, 10
 MEMBERS = tuple(
     sorted(
         (Member(public_key_of(key_from_seed(1000 + number)), f"server-{number}") for number in range(2)),
@@ -95,6 +96,26 @@ def test_members_list_authors_and_a_rotated_key_goes_on(
     settle(servers)
     assert offered(second) == [new]
     assert command(capsys, second, "authors", "list").splitlines()[1:] == [f"  {new}  goes on as {old}"]
+
+    for node, seed in ((first, THIRD), (second, FOURTH)):
+        signed_twice = sign_rotation(key_from_seed(NEW), key_from_seed(seed), ledger=node.ledger_id)
+        assert node.service.acts.admit(signed_twice), "each server has heard one of two, or of both"
+    eventually(lambda: all(node.service.acts.authors.contested == {new} for node in servers))
+    assert [offered(node) for node in servers] == [[], []]
+    assert [status(node, 4, seed=seed, sequence=3) for node in servers for seed in (NEW, THIRD, FOURTH)] == [403] * 6
+    pem = write(key_from_seed(FOURTH), tmp_path / "fourth.pem")
+    assert main(["authors", "rotate", str(tmp_path / f"{NEW}.pem"), pem, "--data-dir", str(first.folder)]) == 1
+    assert f"members may decide otherwise: dag-acfl authors rotate {new}" in capsys.readouterr().err
+    listed = command(capsys, second, "authors", "list")
+    assert listed.count(f"would go on as {new}, whose rotations contradict one another") == 2
+    proposal = command(capsys, first, "authors", "rotate", new, pem).split()[1].rstrip(":")
+    eventually(lambda: proposal in command(capsys, second, "authors", "list"))
+    assert "goes on as" in command(capsys, second, "members", "sign", proposal)
+    fourth = author_of(key_from_seed(FOURTH))
+    eventually(lambda: all(node.service.acts.authors.allows(fourth) for node in servers))
+    assert status(second, 4, seed=FOURTH, sequence=3) == 201
+    settle(servers)
+    assert [offered(node) for node in servers] == [[fourth], [fourth]]
 
 
 def test_what_cannot_be_is_said_in_a_line(

@@ -11,6 +11,8 @@ from dag_acfl.commands.trust.subjects import Subject, only_one, opened, suspects
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fl_core.dag.acts import ActKind
 
 Reason = Annotated[str, typer.Option("--reason", help="Why, for all to read; at most 512 bytes.")]
@@ -28,8 +30,8 @@ def quarantine(subject: Subject, *, reason: Reason, data_dir: DataDir = None) ->
 
     with opened(data_dir) as view:
         suspects = suspects_of(view, subject)
-    named = next(iter([*suspects.authors, *[f"update:{each}" for each in suspects.updates]]))
-    _decide(data_dir, ActKind.QUARANTINE, named, reason)
+        authors = view.acts.authors.all_names(suspects.authors)
+    _decide(data_dir, ActKind.QUARANTINE, [*authors, *[f"update:{each}" for each in suspects.updates]], reason)
     typer.echo("what follows from it: dag-acfl trust report; to end it: dag-acfl trust lift ACT --reason …")
 
 
@@ -47,7 +49,7 @@ def lift(
 
     with membership(data_dir) as members:
         quarantines = [each.id for each in members.acts.all() if each.act.kind is ActKind.QUARANTINE]
-    _decide(data_dir, ActKind.LIFT, f"act:{only_one(act, quarantines, 'quarantine')}", reason)
+    _decide(data_dir, ActKind.LIFT, [f"act:{only_one(act, quarantines, 'quarantine')}"], reason)
 
 
 def erase(
@@ -67,12 +69,13 @@ def erase(
 
     with opened(data_dir) as view:
         suspects = suspects_of(view, author)
+        names = view.acts.authors.all_names(suspects.authors)
     if not suspects.authors:
         raise ParameterError("an author's models are erased all together: name the author, key:… or hash:…")
-    _decide(data_dir, ActKind.ERASE, next(iter(suspects.authors)), reason)
+    _decide(data_dir, ActKind.ERASE, names, reason)
 
 
-def _decide(data_dir: Path | None, kind: "ActKind", subject: str, reason: str) -> None:
+def _decide(data_dir: Path | None, kind: "ActKind", subjects: "Iterable[str]", reason: str) -> None:
     details = {"reason": reason} if reason else {}
     with membership(data_dir) as members:
-        propose(members, kind, [subject], details=details)
+        propose(members, kind, sorted(subjects), details=details)

@@ -350,7 +350,9 @@ def test_what_acts_change_one_by_one_is_what_they_come_to_at_once(seed: int, rul
         if rng.random() < 0.1:
             quarantined.append(rng.choice(names))
         listed = frozenset(rng.sample(names, k=5)) if profile == "listed" else None
-        authors = AuthorList(listed, dict(successors), {after: before for before, after in successors.items()})
+        formers = {after: before for before, after in successors.items()}
+        contested = frozenset(rng.sample(names, k=rng.randrange(3))) - successors.keys()
+        authors = AuthorList(listed, dict(successors), formers, contested)
         quarantine = Quarantine(Suspects(authors.all_names(quarantined)), authors.all_names(quarantined[1:]))
         tiny.node.go_by(members, authors, quarantine)
         fresh = TinyLedger(genesis)

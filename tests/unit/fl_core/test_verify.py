@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fl_core.aggregation import AGGREGATORS, FedAvg
-from fl_core.dag.acts import Act, ActKind, sign_act
+from fl_core.dag.acts import Act, ActKind, sign_act, sign_rotation
 from fl_core.dag.figures import Figures, Step
 from fl_core.dag.genesis import Component, Genesis, Member
 from fl_core.dag.signature import public_key_of
@@ -305,6 +305,19 @@ def test_keeping_ones_own_model_upon_others_updates_is_named_and_refused() -> No
         del ledger.tiny.transactions[transaction]
     with pytest.raises(ParentsError, match="took nothing"):
         check_parents(source.kept[transaction].header, forged)
+
+
+def test_ones_own_model_under_a_former_name_stays_ones_own_though_another_rotation_was_signed_since() -> None:
+    ledger = sound_ledger()
+    author, (bob, dan, eve) = Author(ledger.tiny, "dan"), map(ledger.tiny.key, ("bob", "dan", "eve"))
+    evidence = author.evidence([ledger.bob_again])
+    own = replace(evidence.selection, source="own", cut=0, candidates=())
+    transaction = author.publish(replace(evidence, selection=own, aggregate=evidence.reference_model), model(0.5))
+    source = ledger.source()
+    assert found(source) == {("evidence-mismatch", transaction)}
+    for successors in ([dan], [dan, eve]):
+        source.decided = [sign_rotation(bob, key, ledger=ledger.tiny.genesis_id) for key in successors]
+        assert found(source) == set()
 
 
 def test_candidates_that_never_came_are_a_warning() -> None:

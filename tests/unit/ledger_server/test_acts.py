@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import ledger_server.acts as module
-from fl_core.dag.acts import Act, ActKind, SignedAct, decode_signed_acts, sign_act
+from fl_core.dag.acts import Act, ActKind, SignedAct, decode_signed_acts, sign_act, sign_rotation
 from fl_core.dag.genesis import Member
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import ActInvalidError, CheckpointRefusedError, SignatureError, WrongLedgerError
@@ -19,9 +19,10 @@ from fl_core.wire import v1
 from ledger_server.acts import MemberActs
 from ledger_server.admin.members import Membership
 from ledger_server.peers import Peer
-from tests.builders import ISSUER, TinyLedger, key_from_seed, make_genesis, model
+from tests.builders import ISSUER, TinyLedger, author_of, key_from_seed, make_genesis, model
 from tests.checkpoints import checkpoint_of
 from tests.serving import Server, serving
+from tests.serving import signed as update_of
 
 OTHER, NEWCOMER = key_from_seed(72), key_from_seed(73)
 MEMBERS = tuple(sorted((Member(public_key_of(key), "m") for key in (ISSUER, OTHER)), key=lambda each: each.key))
@@ -166,16 +167,7 @@ def test_proposals_are_listed_without_judging_the_acts_again(server: Server, mon
 
 
 def rotation(author: Ed25519PrivateKey, ledger: TxId, *, to: int = 5) -> SignedAct:
-    new = key_from_seed(100 + to)
-    act = Act(
-        ledger=ledger,
-        number=1,
-        created_at_ms=5,
-        kind=ActKind.ROTATE_AUTHOR,
-        subject=f"key:{public_key_of(author)}",
-        object=f"key:{public_key_of(new)}",
-    )
-    return sign_act(act, author, new)
+    return sign_rotation(author, key_from_seed(100 + to), ledger=ledger)
 
 
 def test_one_member_does_not_use_up_the_acts(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,26 +195,45 @@ def test_undecided_acts_are_bounded_and_decided_ones_are_not(server: Server, mon
 
 def test_strangers_do_not_use_up_the_acts(server: Server) -> None:
     stranger = key_from_seed(90)
-    with pytest.raises(ActInvalidError, match="nor an author"):
+    with pytest.raises(ActInvalidError, match="once it has published"):
         server.service.acts.admit(rotation(stranger, server.ledger_id))
     assert server.service.acts.all() == ()
 
 
+def test_two_rotations_of_an_author_are_kept_and_said_to_contradict_one_another(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    acts, author = reopened(server, has_published=True), key_from_seed(90)
+    assert acts.admit(rotation(author, server.ledger_id, to=5))
+    assert _warnings(caplog) == []
+    assert acts.admit(rotation(author, server.ledger_id, to=6))
+    assert not acts.admit(rotation(author, server.ledger_id, to=7)), "nothing follows from a third"
+    (said,) = _warnings(caplog)
+    assert vars(said)["authors"] == [author_of(author)]
+    assert "dag-acfl authors rotate" in said.getMessage()
+    assert acts.authors.contested == reopened(server).authors.contested == {author_of(author)}
+
+
+def test_an_author_rotates_itself_after_an_update_of_its_own(server: Server) -> None:
+    first, second, third = (key_from_seed(seed) for seed in (90, 91, 92))
+    server.post(update_of(server, model(1), seed=90), model(1))
+    acts = server.service.acts
+    assert acts.admit(sign_rotation(first, second, ledger=server.ledger_id))
+    with pytest.raises(ActInvalidError, match="once it has published"):  # whoever goes on as whom by then
+        acts.admit(sign_rotation(second, third, ledger=server.ledger_id))
+
+
 def test_authors_rotations_are_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ledger_server.acts.MAX_ROTATIONS", 2)
-    acts, author = reopened(server, has_published=True), key_from_seed(90)
-    first, twin = (rotation(author, server.ledger_id, to=to) for to in (5, 6))
-    assert acts.admit(first)
-    with pytest.raises(ActInvalidError, match="too many"):
-        acts.admit(twin)
-    assert acts.admit(rotation(key_from_seed(91), server.ledger_id))
-    with pytest.raises(ActInvalidError, match="too many"):
-        acts.admit(rotation(key_from_seed(92), server.ledger_id))
-    assert acts.admit(sign_act(added(server), ISSUER)), "members have room of their own"
-    follows = replace(added(server), number=2, previous=twin.id)
-    assert acts.admit(sign_act(follows, ISSUER, OTHER))
-    assert acts.admit(twin), "another server kept it, and the members went on from there"
-    assert follows.id in acts.effect.acts
+    acts = reopened(server, has_published=True)
+    for seed in (90, 91):
+        assert acts.admit(rotation(key_from_seed(seed), server.ledger_id, to=seed))
+    late = rotation(key_from_seed(92), server.ledger_id)
+    with pytest.raises(ActInvalidError, match="members can sign"):
+        acts.admit(late)
+    decided = replace(late.act, kind=ActKind.ROTATE_AUTHOR)
+    assert acts.admit(sign_act(decided, ISSUER, OTHER, key_from_seed(105))), "members have room of their own"
+    assert acts.authors.successors[author_of(key_from_seed(92))] == author_of(key_from_seed(105))
 
 
 def test_signatures_of_an_act_are_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

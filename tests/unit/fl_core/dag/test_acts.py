@@ -25,6 +25,7 @@ from fl_core.dag.acts import (
     encode_signed_acts,
     list_members,
     sign_act,
+    sign_rotation,
     votes_needed,
 )
 from fl_core.dag.signature import public_key_of
@@ -64,6 +65,7 @@ def effect(*acts: SignedAct, threshold: Threshold = "majority", settled: tuple[T
 
 
 ids = st.binary(min_size=32, max_size=32).map(bytes.hex)
+names = st.from_regex(r"[a-z0-9_.-]{1,64}", fullmatch=True)
 AUTHORS = ["hash", "key"]
 SHAPES = {
     ActKind.ADD_MEMBER: (["member"], None),
@@ -76,6 +78,7 @@ SHAPES = {
     ActKind.LIFT: (["act"], None),
     ActKind.ERASE: (AUTHORS, None),
     ActKind.SUCCEED: (["ledger"], None),
+    ActKind.ROTATE_SELF: (["key"], ["key"]),
 }
 
 
@@ -83,18 +86,17 @@ SHAPES = {
 def acts(draw: st.DrawFn) -> Act:
     kind = draw(st.sampled_from(ActKind))
     subjects, objects = SHAPES[kind]
-    number = draw(st.integers(1, 2**63 - 1))
+    is_own = kind is ActKind.ROTATE_SELF
+    number = 1 if is_own else draw(st.integers(1, 2**63 - 1))
     return Act(
         ledger=TxId(draw(ids)),
         number=number,
         previous=TxId(ZERO_ID) if number == 1 else TxId(draw(ids.filter(lambda each: each != ZERO_ID))),
-        created_at_ms=draw(st.integers(0, 2**63 - 1)),
+        created_at_ms=0 if is_own else draw(st.integers(0, 2**63 - 1)),
         kind=kind,
         subject=f"{draw(st.sampled_from(subjects))}:{draw(ids)}",
         object="" if objects is None else f"{draw(st.sampled_from(objects))}:{draw(ids)}",
-        details=draw(
-            st.dictionaries(st.from_regex(r"[a-z0-9_.-]{1,64}", fullmatch=True), st.text(max_size=40), max_size=3)
-        ),
+        details=draw(st.dictionaries(names, st.text(max_size=40), max_size=0 if is_own else 3)),
     )
 
 
@@ -145,6 +147,15 @@ def test_cut_or_longer_act_is_refused(original: Act, size: int) -> None:
 def test_field_out_of_range_is_refused(changes: dict[str, object]) -> None:
     with pytest.raises(ActInvalidError):
         replace(act(ActKind.QUARANTINE, UPDATE), **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"number": 2, "previous": TxId("ab" * 32)}, {"created_at_ms": 1}, {"details": {"reason": "x"}}]
+)
+def test_an_authors_own_rotation_has_one_form(changes: dict[str, object]) -> None:
+    own = sign_rotation(ANN, BEN, ledger=LEDGER).act
+    with pytest.raises(ActInvalidError, match="own rotation"):
+        replace(own, **changes)  # type: ignore[arg-type]
 
 
 def test_signed_act_reads_back() -> None:
@@ -224,15 +235,18 @@ def test_strangers_signatures_are_not_verified() -> None:
         checked(replace(signed, signatures={public_key_of(ANN): bytes(64)}))
 
 
-def test_only_an_author_of_this_ledger_rotates_its_own_key() -> None:
+def test_an_author_of_this_ledger_rotates_itself_by_both_keys_alone() -> None:
     old, new = key_from_seed(31), key_from_seed(32)
-    author = "key:" + public_key_of(old)
-    rotation = act(ActKind.ROTATE_AUTHOR, author, "key:" + public_key_of(new))
-    assert checked(sign_act(rotation, old), authors=[author])
-    with pytest.raises(ActInvalidError):
-        checked(sign_act(rotation, old))
-    with pytest.raises(ActInvalidError):
-        checked(sign_act(rotation, new), authors=[author])
+    author, rotation = "key:" + public_key_of(old), sign_rotation(old, new, ledger=LEDGER)
+    both = {public_key_of(old), public_key_of(new)}
+    assert checked(rotation, authors=[author]) == both
+    assert checked(sign_act(rotation.act, old, new, ANN, BEN), authors=[author]) == both, "it is no act of the members"
+    for signed, authors in ((rotation, []), (sign_act(rotation.act, old, ANN, BEN), [author])):
+        with pytest.raises(ActInvalidError, match="both keys"):
+            checked(signed, authors=authors)
+    assert effect(rotation) == effect()
+    follows = quarantine(ANN, BEN, after=rotation)
+    assert effect(rotation, follows).acts == (), "members' acts do not hang on an author's word"
 
 
 def test_numbers_cannot_run_ahead() -> None:
@@ -273,15 +287,13 @@ def test_rotation_needs_the_new_key() -> None:
     assert state.members == {public_key_of(key) for key in (ANN, BEN, DAN)}
 
 
-def test_author_rotates_its_own_key() -> None:
+def test_members_rotate_an_author_to_a_key_that_agrees_or_to_a_secret() -> None:
     old, new = key_from_seed(31), key_from_seed(32)
     rotation = act(ActKind.ROTATE_AUTHOR, "key:" + public_key_of(old), "key:" + public_key_of(new))
-    assert effect(sign_act(rotation, old, new)).acts == (rotation.id,)
-    assert effect(sign_act(rotation, old)).acts == ()
-    assert effect(sign_act(rotation, new)).acts == ()
+    assert effect(sign_act(rotation, old, new)).acts == ()
+    assert effect(sign_act(rotation, ANN, BEN, old)).acts == ()
     assert effect(sign_act(rotation, ANN, BEN, new)).acts == (rotation.id,)
     to_secret = act(ActKind.ROTATE_AUTHOR, "key:" + public_key_of(old), "hash:" + "5e" * 32)
-    assert effect(sign_act(to_secret, old)).acts == ()  # whose secret it is has not agreed
     assert effect(sign_act(to_secret, ANN, BEN)).acts == (to_secret.id,)
 
 
