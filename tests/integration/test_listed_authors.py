@@ -116,6 +116,8 @@ def test_members_list_authors_and_a_rotated_key_goes_on(
     assert status(second, 4, seed=FOURTH, sequence=3) == 201
     settle(servers)
     assert [offered(node) for node in servers] == [[fourth], [fourth]]
+    said = command(capsys, first, "trust", "quarantine", old, "--reason", "flips labels")
+    assert [said.count(f"quarantine {name}:") for name in (old, new, fourth)] == [1, 1, 1], "an act for each name"
 
 
 def test_what_cannot_be_is_said_in_a_line(
