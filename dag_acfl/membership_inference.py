@@ -35,7 +35,7 @@ class Exposure:
 
     Attributes:
         updates: How many of its models were looked at.
-        others: How many models of others.
+        others: How many comparisons with models of others.
         training: Training examples.
         test: Test examples.
         epsilon: As the newest update declares it, if it does; ``delta`` likewise.

@@ -118,7 +118,7 @@ def privacy_ledger(
     if isinstance(trainer, PrivateTrainer) and trainer.privacy is not None:
         if published and account is None:
             raise ParameterError(
-                f"{folder} has published {published} times without differential privacy, which no later noise undoes: "
+                f"{folder} has published without differential privacy, which no later noise undoes: "
                 "use another --state folder, with data that nothing was trained on"
             )
         return PrivacyLedger(folder, trainer, delta=delta, budget=budget)

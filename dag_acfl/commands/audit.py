@@ -68,7 +68,7 @@ def membership(
         typer.echo(json.dumps({"author": author, **asdict(seen)}, indent=2))
         return
     spent = "" if seen.epsilon is None else f", trained with ε = {seen.epsilon:.3g} (δ = {seen.delta:g})"
-    typer.echo(f"client {author[:20]}…{spent}: {seen.updates} updates, compared with {seen.others} models of others")
+    typer.echo(f"client {author[:20]}…{spent}: {seen.updates} updates, {seen.others} comparisons with models of others")
     typer.echo(f"{seen.training} training examples, {seen.test} test examples; 95 % intervals in brackets")
     typer.echo(f"{'attack':<18} {'AUC':<24} found at 1 % false alarms")
     for name, attack in seen.attacks.items():

@@ -192,14 +192,15 @@ def _average(report: "StepReport") -> str:
     if (refused := report.refused) is not None:
         others = number_of(report.num_chosen, "other")
         return f"its own model, as the average with {others} does worse ({refused.metric} {figure(refused.given)})"
+    candidates = number_of(report.num_candidates, "other")
     if report.source == "parents":
-        return f"average with {report.num_chosen} of {report.num_candidates} others"
+        return f"average with {report.num_chosen} of {candidates}"
     if report.num_candidates == 0:
         return "its own model, for nobody else has a new one"
     rule = report.rule or ""  # a server's word, and it goes to a terminal
     if not rule or rule.endswith(": resembles nobody") or not rule.isprintable():
-        return f"its own model, for none of {report.num_candidates} others is like it"
-    return f"its own model, for none of {report.num_candidates} others was taken by {rule}"
+        return f"its own model, for none of {candidates} is like it"
+    return f"its own model, for none of {candidates} was taken by {rule}"
 
 
 def shown_figures(figures: Mapping[str, float]) -> list[str]:

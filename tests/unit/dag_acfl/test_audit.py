@@ -50,7 +50,7 @@ def run(*arguments: str) -> int:
 def test_what_a_reader_can_tell_is_said_in_figures_and_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert run() == 0
     said = capsys.readouterr().out
-    assert "2 updates, compared with 2 models of others" in said
+    assert "2 updates, 2 comparisons with models of others" in said
     assert "50 training examples, 200 test examples" in said
     assert said.count("1.000 [1.000, 1.000]     100.0% [100.0%, 100.0%]") == 2
     assert "says which is which 100% of the time; guessing is 50 %" in said

@@ -35,7 +35,7 @@ def test_a_line_goes_into_a_file_whose_encoding_has_no_arrow(monkeypatch: pytest
         ),
         (
             {"source": "own", "num_candidates": 1, "rule": "above-median"},
-            "its own model, for none of 1 others was taken by above-median",
+            "its own model, for none of 1 other was taken by above-median",
         ),
     ],
 )
