@@ -25,7 +25,7 @@ _MAX_NAME_CHARACTERS = 64
 Authors = Annotated[
     list[str] | None,
     typer.Option(
-        help="Author who may publish with it, key:… or hash:…, as `dag-acfl keys show` prints it. Repeatable. "
+        help="Author who may publish with it, key:… or hash:…, as `dag-acfl client status` shows it. Repeatable. "
         "Default: anybody."
     ),
 ]
