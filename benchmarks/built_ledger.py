@@ -25,7 +25,6 @@ from fl_core.dag.transaction import Transaction
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, model_norm
 from fl_core.node import Publication
 from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
-from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.founding import create_ledger
 from ledger_server.publishing import LedgerService
 from ledger_server.store import open_store
@@ -90,14 +89,12 @@ def new_ledger(folder: Path, models: Models, *, selector: str) -> Path:
 @contextmanager
 def serving(file: Path) -> Iterator[LedgerService]:
     """The service over a ledger's file, as ``create_app`` builds it."""
-    detect = ChangePointProcess()
     with open_store(f"sqlite:///{file}", data_dir=file.parent) as store:
-        service = LedgerService(store, key=KEY, now_ms=now_ms, detect=detect, cache_bytes=CACHE_BYTES)
+        service = LedgerService(store, key=KEY, now_ms=now_ms, cache_bytes=CACHE_BYTES)
         try:
             yield service
         finally:
             service.close()
-            detect.close()
 
 
 def publish_all(service: LedgerService, models: Models) -> list[TxId]:

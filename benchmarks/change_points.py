@@ -43,17 +43,19 @@ MAX_SELECTED = 1000
 """More than there are candidates, so that a cut is never hidden by the limit."""
 SIZES = ((30, 30, 30), (5, 5), (100, 100, 100), (20, 30, 30, 20), (3, 3, 3), (10, 80))
 QUICK = {
-    "1200 x 2, thin 5": {"samples": 1200, "chains": 2},
-    "1200 x 1, thin 5": {"samples": 1200, "chains": 1},
-    "800 x 2, thin 5": {"samples": 800, "chains": 2},
-    "800 x 1, thin 5": {"samples": 800, "chains": 1},
-    "1200 x 2, thin 1": {"samples": 1200, "chains": 2, "thin": 1},
+    "1200 x 2, thin 5": {"samples": 1200, "chains": 2, "thin": 5},
+    "1200 x 1, thin 5": {"samples": 1200, "chains": 1, "thin": 5},
+    "800 x 2, thin 5": {"samples": 800, "chains": 2, "thin": 5},
+    "800 x 1, thin 5": {"samples": 800, "chains": 1, "thin": 5},
+    "1200 x 2, thin 1 (default)": {"samples": 1200, "chains": 2, "thin": 1},
     "1200 x 1, thin 1": {"samples": 1200, "chains": 1, "thin": 1},
     "800 x 2, thin 1": {"samples": 800, "chains": 2, "thin": 1},
     "800 x 1, thin 1": {"samples": 800, "chains": 1, "thin": 1},
 }
-FULL, OTHER_SEED = "3000 x 3, thin 5 (default)", "3000 x 3, thin 5, another seed"
-SETTINGS: dict[str, dict[str, int]] = {FULL: {}, OTHER_SEED: {"seed": 7}, **QUICK}
+LONG = {"samples": 3000, "chains": 3, "thin": 5}
+"""The rules are compared with chains that leave least to chance."""
+FULL, OTHER_SEED = "3000 x 3, thin 5", "3000 x 3, thin 5, another seed"
+SETTINGS: dict[str, dict[str, int]] = {FULL: LONG, OTHER_SEED: {**LONG, "seed": 7}, **QUICK}
 LEAST_SQUARES, KERNEL, PELT = "least squares", "ruptures KernelCPD", "ruptures Pelt"
 LENGTHS = (10, 90, 300, 1000)
 TARGET_BEAST, TARGET_BEAST_LONG, TARGET_RUPTURES, TARGET_KERNEL, TARGET_AGREEMENT = 50.0, 10.0, 1.0, 0.2, 0.95
@@ -196,10 +198,14 @@ def remembering(sequence: Vector64, priors: Any) -> Vector64:
 
 def rules() -> dict[str, TipSelector]:
     listed: dict[str, tuple[str, dict[str, Any]]] = {
-        **{f"literal, alpha {alpha}": ("beast", {"rule": "literal", "alpha": alpha}) for alpha in (0.3, 0.5, 0.9)},
+        **{
+            f"literal, alpha {alpha}": ("beast", {**LONG, "rule": "literal", "alpha": alpha})
+            for alpha in (0.3, 0.5, 0.9)
+        },
         "literal, default of Rbeast's priors": (
             "beast",
             {
+                **LONG,
                 "rule": "literal",
                 "trend_order_max": 1,
                 "changepoints_max": 10,
@@ -208,8 +214,8 @@ def rules() -> dict[str, TipSelector]:
                 "right_margin": 3,
             },
         ),
-        "robust": ("beast", {}),
-        "robust, no floor": ("beast", {"min_update_similarity": -1.0}),
+        "robust": ("beast", {**LONG}),
+        "robust, no floor": ("beast", {**LONG, "min_update_similarity": -1.0}),
         "least squares": ("least-squares", {}),
         "least squares, no floor": ("least-squares", {"min_update_similarity": -1.0}),
         "largest gap": ("largest-gap", {}),
@@ -396,7 +402,7 @@ def main() -> None:
     result.facts["milliseconds"] = time_searches(result, repeats=options.repeats)
     result.facts["rules"] = compare_rules(cases)
     result.facts["settings"] = compare_settings(cases)
-    result.facts["same cut as the default"] = {
+    result.facts["same cut as the longest"] = {
         name: round(overall(by_kind), 4) for name, by_kind in result.facts["settings"].items()
     }
     milliseconds = result.facts["milliseconds"]
@@ -409,10 +415,10 @@ def main() -> None:
         ratio = milliseconds[slow][length] / milliseconds[LEAST_SQUARES][length]
         result.ratios.append(harness.Ratio(title, ratio, target, "at least", "best of one search"))
     for name in (*QUICK, LEAST_SQUARES):
-        same = result.facts["same cut as the default"][name]
+        same = result.facts["same cut as the longest"][name]
         result.ratios.append(
             harness.Ratio(
-                f"same cut as BEAST's default: {name}", same, TARGET_AGREEMENT, "at least", "where BEAST is asked"
+                f"same cut as BEAST's longest: {name}", same, TARGET_AGREEMENT, "at least", "where BEAST is asked"
             )
         )
     print(result.write())

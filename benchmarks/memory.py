@@ -2,10 +2,9 @@
 
 Idle is after the start and one answered request. In flight: ten devices, each with its own connection and each having
 published before, send a 13 MB model at the same moment and fetch an average of several models right after, six times
-over; what counts is the high-water mark from the first of these waves on. Held against the targets is the server's
-process; the one that runs BEAST, which starts with the first question that needs it, is stated beside it (the devices
-lie in two clusters here, which makes sure that it runs). The kernel's own counters are read (VmRSS and VmHWM), which
-count shared library pages in full.
+over; what counts is the high-water mark from the first of these waves on. The devices lie in two clusters, which makes
+sure that there is a change to find. The kernel's own counters are read (VmRSS and VmHWM), which count shared library
+pages in full.
 
     python benchmarks/memory.py
 """

@@ -25,7 +25,6 @@ from fl_core.dag.genesis import Component, Genesis, compare_layers
 from fl_core.models import ModelLayout, TensorSpec, encode_flat
 from fl_core.node import Publication
 from fl_core.types import TxId
-from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.founding import create_ledger
 from ledger_server.pruning import prune
 from ledger_server.publishing import LedgerService
@@ -67,9 +66,7 @@ def measured(store: Store, *, values: int) -> tuple[dict[str, Any], list[float],
     first = encode_flat(layout, np.random.default_rng(0).standard_normal(values, dtype=np.float32))
     create_ledger(store, genesis, first, key=KEY, now_ms=STARTED_MS)
     with ExitStack() as stack:
-        detect = ChangePointProcess()
-        stack.callback(detect.close)
-        service = LedgerService(store, key=KEY, now_ms=now_ms, detect=detect, cache_bytes=CACHE_BYTES)
+        service = LedgerService(store, key=KEY, now_ms=now_ms, cache_bytes=CACHE_BYTES)
         stack.callback(service.close)
         author, other = (Author(service, layout, letter=letter, seed=seed) for letter, seed in (("a", 1), ("b", 2)))
         for _ in range(MODELS):

@@ -9,8 +9,8 @@ one transaction each. It includes the candidates, the comparison, the ranking, t
 evidence and its row in the database; HTTP is left out. Every repeat asks for another author, so nothing is answered
 from a memory of the same question; what a running server has in memory (tips' vectors, recent models) is in memory.
 
-The tips lie in ten clusters, so BEAST is asked each time, about a ranking of 128 in which there is a change to find; it
-runs in its own process, as in the server.
+The tips lie in ten clusters, so BEAST is asked each time, about a ranking of 128 in which there is a change to
+find.
 
     python benchmarks/selection.py
 """

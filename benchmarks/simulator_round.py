@@ -21,13 +21,14 @@ from fl_simulator.run.prepare import build_world
 from fl_simulator.strategies import STRATEGIES
 
 BOOKKEEPING = ("aggregation", "similarity", "ledger")
+LONG: dict[str, JsonScalar] = {"selector.samples": 3000, "selector.chains": 3, "selector.thin": 5}
 QUICK: dict[str, JsonScalar] = {"selector.samples": 800, "selector.chains": 2, "selector.thin": 1}
 SELECTORS: dict[str, dict[str, JsonScalar]] = {
-    "BEAST, default chains": {"selector": "beast"},
+    "BEAST, long chains": {"selector": "beast", **LONG},
     "BEAST, short chains": {"selector": "beast", **QUICK},
     "least squares": {"selector": "least-squares"},
 }
-TARGETS = {"BEAST, default chains": 1.0, "BEAST, short chains": 1.0, "least squares": 1.0}
+TARGETS = {"BEAST, long chains": 1.0, "BEAST, short chains": 1.0, "least squares": 1.0}
 
 
 def scenario(selector: dict[str, JsonScalar], rounds: int) -> Scenario:

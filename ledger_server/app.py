@@ -2,7 +2,7 @@
 
     app = create_app(load_settings(data_dir="site-a"))
 
-The app owns what it opens: the store, the change-point process and the listeners' streams end with its lifespan.
+The app owns what it opens: the store and the listeners' streams end with its lifespan.
 """
 
 import logging
@@ -20,7 +20,6 @@ from starlette.middleware.cors import CORSMiddleware
 from ledger_server.api import events, gossip, health, ledger, models, pages, selections, transactions
 from ledger_server.api.documentation import EVERYWHERE, describe
 from ledger_server.build import build
-from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.http.access import RequestGuard
@@ -84,21 +83,17 @@ def create_app(
     with ExitStack() as opened:  # closed here if anything below fails, else when the lifespan ends
         store = open_store_of(settings)
         opened.callback(store.close)
-        detect = ChangePointProcess()
-        opened.callback(detect.close)
         own_key = key or server_key(settings)
         service = LedgerService(
             store,
             key=own_key,
             now_ms=clock_ms,
-            detect=detect,
             cache_bytes=settings.cache.model_bytes,
             quotas=Quotas(per_author=settings.quota.author_updates, per_token=settings.quota.token_updates),
         )
         opened.callback(service.close)
         state = ServerState(settings, Metrics(build=build(), ledger=service.id), on_drain=[service.listeners.close])
         service.alarms.on_alarm = lambda alarm: state.metrics.alarms.labels(alarm.kind).inc()
-        state.metrics.queue_length.labels("change-points").set_function(lambda: detect.waiting)
         state.metrics.token_ends_s.set_function(tokens.next_end_s)
         noted = noted_peers(settings.data_dir)
 
@@ -133,11 +128,9 @@ def create_app(
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             workers = current_default_thread_limiter()
             workers.total_tokens = settings.worker_threads
-            state.metrics.queue_length.labels("workers").set_function(lambda: workers.statistics().tasks_waiting)
+            state.metrics.queue_length.set_function(lambda: workers.statistics().tasks_waiting)
             async with AsyncExitStack() as running:
                 running.callback(resources.close)
-                if service.genesis.selector.name == "beast":
-                    detect.start()  # else the first client that needs it waits while the others train on
                 pruning.start()
                 running.push_async_callback(run_sync, pruning.stop)
                 running.push_async_callback(app.state.gossip.stop)

@@ -134,9 +134,7 @@ class Metrics:
         self.peer_failures: Counter = self._counter(
             "peer_failures", "Requests to a peer that it did not answer, or refused, by why.", "peer", "reason"
         )
-        self.queue_length: Gauge = self._gauge(
-            "queue_length", "Requests that wait for a worker thread, and questions for BEAST.", "queue"
-        )
+        self.queue_length: Gauge = self._gauge("queue_length", "Requests that wait for a worker thread.")
         self.token_ends_s: Gauge = self._gauge(
             "token_ends_seconds", "Until the first of the tokens that are valid ends; +Inf where none does."
         )

@@ -38,7 +38,6 @@ from fl_core.errors import (
 from fl_core.ledger import Admitted, AlreadyKnown
 from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
-from fl_core.selection.change_points import ChangePointDetector
 from fl_core.selection.evidence import parse_evidence
 from fl_core.selection.parents import check_parents
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
@@ -79,7 +78,6 @@ class LedgerService(LedgerView):
         store: The journal; it must hold a genesis.
         key: This server's key; it signs what it admits.
         now_ms: The clock, milliseconds since 1970 UTC.
-        detect: Runs BEAST.
         cache_bytes: Memory for recently used models and aggregates.
         recent_selections: How many selections memory holds for their publication.
         quotas: How much one author may publish; default: any.
@@ -104,7 +102,6 @@ class LedgerService(LedgerView):
         *,
         key: Ed25519PrivateKey,
         now_ms: Callable[[], int],
-        detect: ChangePointDetector,
         cache_bytes: int,
         recent_selections: int = 128,
         quotas: Quotas | None = None,
@@ -122,9 +119,7 @@ class LedgerService(LedgerView):
         )
         self.aggregates: Aggregates = Aggregates(self)
         self.clusters: Clusters = Clusters(self)
-        self.selections: SelectionService = SelectionService(
-            self, self.aggregates, self._pending, key=key, detect=detect
-        )
+        self.selections: SelectionService = SelectionService(self, self.aggregates, self._pending, key=key)
         self._key, self._now_ms = key, now_ms
         self._quotas = quotas or Quotas()
         self._writer = threading.Lock()

@@ -27,7 +27,6 @@ from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import VectorsMissing
 from fl_core.registry import installed_part
 from fl_core.selection import SELECTORS, Selection
-from fl_core.selection.change_points import ChangePointDetector
 from fl_core.selection.evidence import evidence_id, parse_evidence
 from fl_core.trust.contribution import to_measure
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
@@ -60,7 +59,6 @@ class SelectionService:
         aggregates: Averages the chosen models.
         pending: Keeps selections for their publication.
         key: This server's key; it signs the evidence that it gives.
-        detect: Runs BEAST, elsewhere than in this process if need be.
 
     Attributes:
         trusted_issuers: Servers whose selections are taken from clients: this one and its peers.
@@ -73,13 +71,12 @@ class SelectionService:
         pending: PendingSelections,
         *,
         key: Ed25519PrivateKey,
-        detect: ChangePointDetector,
     ) -> None:
         selector = view.genesis.selector
         self._view, self._node, self._lock = view, view.node, view.lock
         self._aggregates, self._pending, self._key = aggregates, pending, key
         self.trusted_issuers: frozenset[PublicKey] = frozenset({public_key_of(key)})
-        self._selector = SELECTORS.build(selector.name, selector.params, detect=detect)
+        self._selector = SELECTORS.build(selector.name, selector.params)
         self._filling = threading.Lock()
         self._vectors_lock = threading.Lock()
         self._vectors: LRUCache[TxId, Vector32] = LRUCache(_VECTOR_BYTES, getsizeof=lambda vector: vector.nbytes)

@@ -8,8 +8,8 @@
     tensors = ["fc2.weight", "fc2.bias"]
 
     [selector]
-    name = "beast"
-    alpha = 0.5
+    name = "least-squares"
+    min_tips = 4
 
     [bounds]
     max_parents = 32

@@ -19,6 +19,6 @@ SELECTORS: Final = PartRegistry[TipSelector](
     },
     group="dag_acfl.selectors",
 )
-"""Context: ``detect``, the ``ChangePointDetector`` to use; by default BEAST in this thread, which holds the GIL."""
+"""Context: ``detect``, the ``ChangePointDetector`` of ``beast``; by default BEAST itself."""
 
 __all__ = ["SELECTORS", "Candidate", "Ranking", "Selection", "SelectionRequest", "TipSelector"]

@@ -58,7 +58,6 @@ ERROR_TYPES: Final[Mapping[str, ProblemType]] = {
     "shape-mismatch": ProblemType(422, "Shapes do not match"),
     "part-failed": ProblemType(503, "A part of an installed package failed"),
     "model-corrupt": ProblemType(503, "A stored model is damaged"),
-    "selector-unavailable": ProblemType(503, "The selector is not available"),
     "store-unavailable": ProblemType(503, "The database is not available"),
     "store-error": ProblemType(503, "The database does not do what was asked"),
     "store-location": ProblemType(503, "The database is not where it was"),

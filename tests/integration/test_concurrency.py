@@ -1,6 +1,5 @@
 """Many clients at once over HTTP: what was acknowledged is there, whole, for everyone and in one order."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,16 +10,15 @@ from typing import Any
 
 import httpx2
 import numpy as np
-import psutil
 import pytest
 
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.transaction import transaction_id
-from fl_core.selection.change_points import BeastPriors
+from fl_core.selection import SELECTORS
+from fl_core.selection.change_points import BeastPriors, change_point_probabilities
 from fl_core.types import Vector64, digest_of
 from fl_core.wire import v1
 from ledger_server.app import create_app
-from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import load_settings
 from tests.builders import ISSUER, make_genesis, model
@@ -141,10 +139,6 @@ class CountingAggregator:
         return self._real.aggregate(sources, weights)
 
 
-def no_detector(_: Vector64, __: BeastPriors) -> Vector64:
-    raise AssertionError("top-k asks no detector")
-
-
 def device(running: Running, observer: Observer, seed: int) -> list[dict[str, Any]]:
     """A client's life: join, then select, fetch, publish; returns its selections."""
     rng, client = np.random.default_rng(seed), running.client()
@@ -189,9 +183,7 @@ def test_eight_clients_at_once_leave_one_whole_ledger(run: Callable[..., Running
     averaged = {tuple(each["parents"]) for life in lives for each in life if len(each["parents"]) > 1}
     assert len(averaged) > 1
     assert counting.calls == len(averaged), "each set of parents is averaged once"
-    replayed = LedgerService(
-        running.service.store, key=ISSUER, now_ms=lambda: NOW_MS, detect=no_detector, cache_bytes=0
-    )
+    replayed = LedgerService(running.service.store, key=ISSUER, now_ms=lambda: NOW_MS, cache_bytes=0)
     assert replayed.tips() == running.service.tips()
     assert replayed.approvals()[1].counts == running.service.approvals()[1].counts
 
@@ -251,9 +243,14 @@ def test_a_device_without_a_key_may_send_twice_at_once(run: Callable[..., Runnin
 def test_liveness_is_answered_while_all_workers_wait_for_beast(run: Callable[..., Running]) -> None:
     genesis = make_genesis(selector="beast", max_step_growth=1000.0)
     running = run(genesis, first=model(0.01, 0.01, 0.01), worker_threads=2)
-    detector: Any = running.service.selections._selector
-    assert isinstance(detector.detect, ChangePointProcess)
-    assert detector.detect._pool is not None, "it starts with the server"
+    asked, answer = threading.Semaphore(0), threading.Event()
+
+    def wait_and_detect(sequence: Vector64, priors: BeastPriors) -> Vector64:
+        asked.release()
+        assert answer.wait(WAIT_S)
+        return change_point_probabilities(sequence, priors)
+
+    running.service.selections._selector = SELECTORS.build("beast", {}, detect=wait_and_detect)
     rng, client = np.random.default_rng(0), running.client()
     mine: list[str] = []
     for index in range(10):
@@ -261,22 +258,13 @@ def test_liveness_is_answered_while_all_workers_wait_for_beast(run: Callable[...
         data = model(*(centre + 0.01 * rng.standard_normal(3)))
         fields = {"parents": [running.service.id], "num_examples": 1, "secret": f"{index:064x}"}
         mine.append(running.publish(client, fields, data).json()["id"])
-    pool = detector.detect._running()
-    worker = psutil.Process(pool.submit(os.getpid).result(WAIT_S))
-    worker.suspend()
-    try:
-        with ThreadPoolExecutor(4) as askers:
-            asked = [
-                askers.submit(running.client().post, v1.SELECTIONS, json={"transaction": each}) for each in mine[:4]
-            ]
-            try:
-                while len(pool._pending_work_items) < 2:
-                    threading.Event().wait(0.01)
-                for _ in range(5):
-                    assert client.get("/healthz").status_code == 200
-                assert not any(each.done() for each in asked), "both workers were waiting all the time"
-            finally:
-                worker.resume()
-            assert [each.result(WAIT_S).status_code for each in asked] == [201] * 4
-    finally:
-        worker.resume()
+    with ThreadPoolExecutor(4) as askers:
+        answers = [askers.submit(running.client().post, v1.SELECTIONS, json={"transaction": each}) for each in mine[:4]]
+        try:
+            assert all(asked.acquire(timeout=WAIT_S) for _ in range(2))
+            for _ in range(5):
+                assert client.get("/healthz").status_code == 200
+            assert not any(each.done() for each in answers), "both workers were waiting all the time"
+        finally:
+            answer.set()
+        assert [each.result(WAIT_S).status_code for each in answers] == [201] * 4

@@ -9,7 +9,6 @@ from fl_core.dag.signature import Role, sign
 from fl_core.models import encode_flat
 from fl_core.node import Publication
 from fl_core.selection import SELECTORS
-from fl_core.selection.change_points import change_point_probabilities
 from fl_core.types import JsonScalar, TxId, Vector32
 from fl_simulator.ledgers.network import LocalUpdate, VirtualServers
 from fl_simulator.ledgers.record import model_digest
@@ -89,9 +88,7 @@ def test_one_history_has_one_set_of_answers(
     with open_store(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", data_dir=tmp_path) as store:
         key = network._server_keys[0]
         create_ledger(store, genesis, encode_flat(LAYOUT, INITIAL), key=key, now_ms=0)
-        service = LedgerService(
-            store, key=key, now_ms=lambda: int(both.now * 1000), detect=change_point_probabilities, cache_bytes=1 << 20
-        )
+        service = LedgerService(store, key=key, now_ms=lambda: int(both.now * 1000), cache_bytes=1 << 20)
         both = Both(service, network)
         assert service.id == network.id
         camps = rng.normal(size=(2, 4))

@@ -11,8 +11,7 @@ from fl_core.aggregation import AGGREGATORS
 from fl_core.dag.genesis import Component
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
 from fl_core.node import Publication
-from fl_core.selection.change_points import BeastPriors
-from fl_core.types import TxId, Vector32, Vector64, digest_of
+from fl_core.types import TxId, Vector32, digest_of
 from fl_core.verify import VerifyProgress, verify
 from ledger_server.founding import create_ledger
 from ledger_server.publishing import LedgerService
@@ -41,16 +40,11 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def no_detector(_: Vector64, __: BeastPriors) -> Vector64:
-    raise AssertionError("top-k asks no detector")
-
-
 def restarted(store: Store, cached_models: int = 0) -> LedgerService:
     return LedgerService(
         store,
         key=ISSUER,
         now_ms=lambda: CREATED_AT_MS + 1000,
-        detect=no_detector,
         cache_bytes=cached_models * LAYOUT.nbytes,
         recent_selections=4,
     )

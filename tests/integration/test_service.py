@@ -20,11 +20,10 @@ from fl_core.errors import (
 )
 from fl_core.models import flat
 from fl_core.node import Publication
-from fl_core.selection.change_points import BeastPriors
 from fl_core.sync.items import ItemSet
 from fl_core.trust.lineage import Suspects
 from fl_core.trust.quarantine import Quarantine
-from fl_core.types import Digest, TxId, Vector64, digest_of
+from fl_core.types import Digest, TxId, digest_of
 from ledger_server.clusters import Clusters
 from ledger_server.founding import create_ledger
 from ledger_server.gossip.runtime import Gossip
@@ -51,10 +50,6 @@ NOW_MS = CREATED_AT_MS + 1000
 WAIT_S = 30.0
 
 
-def no_detector(_: Vector64, __: BeastPriors) -> Vector64:
-    raise AssertionError("top-k asks no detector")
-
-
 _started: list[LedgerService] = []
 
 
@@ -62,9 +57,7 @@ def service_on(
     store: Store, *, cache_bytes: int = 1 << 20, now_ms: Callable[[], int] = lambda: NOW_MS
 ) -> LedgerService:
     """A service that ends with the test's journal, whatever else a test does to it."""
-    service = LedgerService(
-        store, key=ISSUER, now_ms=now_ms, detect=no_detector, cache_bytes=cache_bytes, recent_selections=4
-    )
+    service = LedgerService(store, key=ISSUER, now_ms=now_ms, cache_bytes=cache_bytes, recent_selections=4)
     _started.append(service)
     return service
 

@@ -30,7 +30,7 @@ def test_name_alone_is_enough() -> None:
     assert genesis == Genesis(
         name="pilot",
         layout=LAYOUT,
-        selector=Component("beast", {"min_tips": 4}),
+        selector=Component("least-squares", {"min_tips": 4}),
         candidates=Component("newest"),
         aggregator=Component("trimmed-mean", {"trim_share": 0.34}),
         weights=Component("equal"),

@@ -8,7 +8,6 @@ import pytest
 import ledger_server.app as module
 from fl_core.dag.signature import public_key_of
 from ledger_server.build import build
-from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.peers import Peer
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import load_settings
@@ -22,7 +21,7 @@ def test_a_failure_closes_what_is_open(tmp_path: Path, sqlite_url: str, monkeypa
     settings = load_settings(data_dir=tmp_path, database_url=sqlite_url)
     prepare(sqlite_url, tmp_path)
     closed: list[str] = []
-    for kind in (LedgerService, ChangePointProcess, Store):
+    for kind in (LedgerService, Store):
 
         def close(self: object, close: object = kind.close) -> None:
             closed.append(type(self).__name__)
@@ -32,7 +31,7 @@ def test_a_failure_closes_what_is_open(tmp_path: Path, sqlite_url: str, monkeypa
     monkeypatch.setattr(module, "register", None)
     with pytest.raises(TypeError):
         module.create_app(settings, key=ISSUER)
-    assert closed == ["LedgerService", "ChangePointProcess", "Store"]
+    assert closed == ["LedgerService", "Store"]
 
 
 def test_a_start_and_a_stop_are_logged(tmp_path: Path, sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
