@@ -20,9 +20,11 @@ from safetensors.numpy import save_file
 STOP_TIMEOUT_S = 30
 COMMAND = [sys.executable, "-m", "dag_acfl"]
 
-TINY_MODEL_VALUES = 58
+TINY_MODEL_VALUES, TENTH_MODEL_VALUES = 58, 25_450
+"""Next to nothing, and 0.1 MB."""
 SHAPES: dict[int, dict[str, tuple[int, ...]]] = {
     TINY_MODEL_VALUES: {"fc1.weight": (4, 4), "fc1.bias": (4,), "fc2.weight": (7, 4), "fc2.bias": (10,)},
+    TENTH_MODEL_VALUES: {"fc1.weight": (32, 784), "fc1.bias": (32,), "fc2.weight": (10, 32), "fc2.bias": (10,)},
     harness.SMALL_MODEL_VALUES: {
         "fc1.weight": (128, 784),
         "fc1.bias": (128,),
@@ -40,7 +42,7 @@ SHAPES: dict[int, dict[str, tuple[int, ...]]] = {
         "fc2.bias": (10,),
     },
 }
-"""The paper's MLP and CNN for MNIST, and as many tensors with hardly a value. ``fc2`` is the last layer."""
+"""The paper's MLP and CNN for MNIST, and as many tensors with fewer values. ``fc2`` is the last layer."""
 
 
 @dataclass(frozen=True, slots=True)

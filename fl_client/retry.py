@@ -24,11 +24,11 @@ from fl_core.errors import DagAcflError, DigestMismatchError, PartFailedError, S
 
 FIRST_REST_S: Final = 0.5
 LONGEST_REST_S: Final = 60.0
-_FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 5.0
+FIRST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 5.0
 _LONGEST_RETRY_AFTER_S: Final = 3600.0
 _FIRST_SILENCE_S: Final = 5.0
-_TRY_ELSEWHERE: Final = frozenset({408, 425, 429, 500, 502, 503, 504, 507})
+TRY_ELSEWHERE: Final = frozenset({408, 425, 429, 500, 502, 503, 504, 507})
 _WRONG: Final = (AnswerInvalidError, CertificateRefusedError, DigestMismatchError, PartFailedError, SignatureError)
 """Faults that do not go away by waiting; another server may be without."""
 
@@ -136,7 +136,7 @@ class ServerPool:
                 return self.sweep(attempt, deadline, first=first)
             except ServerUnavailableError as error:
                 failed = error
-            pause_s = min(max(2 * pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+            pause_s = min(max(2 * pause_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
 
     def sweep(self, attempt: Attempt[T], deadline: float, *, first: str | None = None) -> T:
         """As ``call``, asking each server once and without a pause."""
@@ -147,7 +147,7 @@ class ServerPool:
             try:
                 result = attempt(server, deadline)
             except RefusedError as refused:
-                if refused.status not in _TRY_ELSEWHERE:
+                if refused.status not in TRY_ELSEWHERE:
                     self.answered(server)
                     if not isinstance(refused.error, UnknownError):
                         raise refused.error from None

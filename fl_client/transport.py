@@ -30,8 +30,8 @@ from fl_core.models import Buffer
 
 MAX_ANSWER_BYTES: Final = 16 << 20
 """Bound of a JSON answer: a page of 1,000 transactions with 1,024 parents each stays far below."""
-_CONNECT_S: Final = 5.0
-_SILENCE_S: Final = 30.0
+CONNECT_S: Final = 5.0
+SILENCE_S: Final = 30.0
 """Longest time without a byte, the server's own work included."""
 _SEND_BYTES: Final = 1 << 16
 """urllib3 gives each piece of a body the connect timeout: in pieces of this size, 13 kB/s are fast enough."""
@@ -141,7 +141,7 @@ class Endpoint:
         sent = {**self._headers, **tracing.headers(), **(headers or {})}
         if method == "POST":
             sent["content-length"] = str(sum(map(len, body)))
-        timeout = urllib3.Timeout(connect=min(_CONNECT_S, _left(deadline)), read=_SILENCE_S)
+        timeout = urllib3.Timeout(connect=min(CONNECT_S, _left(deadline)), read=SILENCE_S)
         _deadline.set(deadline)
         with faults_mapped():
             response = self._pool.urlopen(

@@ -542,7 +542,7 @@ def test_who_has_heard_nothing_yet_misses_nothing_when_it_is_cut_off(
 
 
 def test_an_answer_may_take_longer_than_a_connection(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_CONNECT_S", 0.2)
+    monkeypatch.setattr(transport, "CONNECT_S", 0.2)
     answer = server.answer
     monkeypatch.setattr(server, "answer", lambda *asked: (time.sleep(0.4), answer(*asked))[1])
     with client_of(server) as client:
