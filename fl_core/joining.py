@@ -149,7 +149,8 @@ def make_checkpoint(state: LedgerState, *, member: PublicKey, now_ms: int) -> tu
 
 
 def _figures_of(node: Node) -> Figures:
-    return Figures(node.norm, None if node.step is None else Step(node.step, ()), node.shares)
+    figures = node.figures
+    return figures if figures.step is None else replace(figures, step=Step(figures.step.norm, ()))
 
 
 def _newest_receipts(received: Sequence[tuple[TxId, Receipt]]) -> tuple[tuple[TxId, Receipt], ...]:

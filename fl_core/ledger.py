@@ -5,19 +5,20 @@ Headers and norms only. A replica, which also offers updates and compares them, 
 whose candidate rule or aggregator this version does not know.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from fl_core.dag.admission import NORM_SLACK, check_header, check_norm, check_sequence
-from fl_core.dag.figures import Figures, Step
-from fl_core.dag.genesis import NO_BOUND, Genesis
+from fl_core.dag.figures import Figures
+from fl_core.dag.genesis import Genesis
 from fl_core.dag.graph import Graph, Node
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.steps import NO_STEP_BOUND, StepBound, check_step, step_bound
 from fl_core.dag.transaction import Header, Kind, Transaction
 from fl_core.errors import GenesisError
-from fl_core.types import AuthorId, TxId
+from fl_core.types import AuthorId, PublicKey, TxId
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Ledger:
             raise GenesisError("the genesis model's size is not that of the layout")
         self.genesis = genesis
         self.id: TxId = transaction.id
-        first = _node_of(transaction.id, header, (), figures=Figures(genesis_norm), author=header.author)
+        first = _node_of(transaction.id, header, (), recorded=Figures(genesis_norm).pack())
         self.graph: Graph = Graph(first, members=frozenset(member.key for member in genesis.members))
         self.history: History = self.graph if history is None else history
 
@@ -109,7 +110,7 @@ class Ledger:
         if (known := self.history.get(transaction)) is not None:
             return AlreadyKnown(known)
         check_header(header, genesis=self.genesis, ledger=self.id)
-        node = self.place(transaction, header, figures=figures, receipt=receipt)
+        node = self.place(transaction, header, recorded=figures.pack(), receipt=receipt)
         if isinstance(node, WaitingForParents):
             return node
         check_sequence(header, depth=node.depth, graph=self.graph)
@@ -132,29 +133,25 @@ class Ledger:
             return NO_STEP_BOUND
         nodes = self._nodes(_bounded_by(self._nodes(parents), author))
         num_tensors = len(self.genesis.layout.tensors)
-        return step_bound(nodes, genesis_norm=self.graph.genesis.norm, num_tensors=num_tensors, bounds=bounds)
+        return step_bound(nodes, genesis_norm=self.graph.genesis.figures.norm, num_tensors=num_tensors, bounds=bounds)
 
     def _nodes(self, transactions: Sequence[TxId]) -> list[Node]:
         found = [self.history.get(each) for each in transactions]
         return [node for node in found if node is not None]
 
     def place(
-        self, transaction: TxId, header: Header, *, figures: Figures, receipt: Receipt | None = None
+        self, transaction: TxId, header: Header, *, recorded: bytes, receipt: Receipt | None = None
     ) -> Node | WaitingForParents:
         """Where a transaction stands in the DAG, whatever the rules say to it; changes nothing.
 
-        ``receipt`` is its server's, where it has one: without it, it can be looked at, and not be added.
+        ``recorded`` are its encoded figures. ``receipt`` is its server's, where it has one: without it, it can be
+        looked at, and not be added.
         """
         parents = {parent: self.history.get(parent) for parent in header.parents}
         found = [node for node in parents.values() if node is not None]
         if len(found) < len(parents):
             return WaitingForParents(tuple(parent for parent, node in parents.items() if node is None))
-        newest = self.graph.newest_of(header.author)
-        # The very string that is here already: a name takes a hundred bytes, and most recur.
-        author = newest.author if newest is not None and newest.author == header.author else header.author
-        if figures.step is not None and self.genesis.bounds.max_layer_growth >= NO_BOUND:
-            figures = replace(figures, step=Step(figures.step.norm, ()))  # nobody asks for more
-        return _node_of(transaction, header, found, figures=figures, author=author, receipt=receipt)
+        return _node_of(transaction, header, found, recorded=recorded, receipt=receipt)
 
 
 def _bounded_by(parents: Sequence[Node], author: AuthorId | None) -> tuple[TxId, ...]:
@@ -169,25 +166,22 @@ def _node_of(
     header: Header,
     parents: Sequence[Node],
     *,
-    figures: Figures,
-    author: AuthorId,
+    recorded: bytes,
     receipt: Receipt | None = None,
 ) -> Node:
-    ids, bounded_by = tuple([parent.id for parent in parents]), _bounded_by(parents, author)
+    # The very strings that are here already: a name takes a hundred bytes.
+    ids, bounded_by = tuple([parent.id for parent in parents]), _bounded_by(parents, header.author)
     return Node(
         id=transaction,
         parents=ids,
-        author=author,
+        author=AuthorId(sys.intern(header.author)),  # as most recur
         sequence=header.sequence,
         num_examples=header.num_examples,
-        norm=figures.norm,
+        recorded=recorded,
         depth=1 + max((parent.depth for parent in parents), default=-1),
         model_digest=header.model_digest,
-        noise_std=header.noise_std,
-        step=None if figures.step is None else figures.step.norm,
-        layers=() if figures.step is None else figures.step.by_tensor,
+        noise_std=header.noise_std or 0.0,  # one object for all that declare none
         bounded_by=ids if bounded_by == ids else bounded_by,
-        shares=figures.shares,
         received_at_ms=0 if receipt is None else receipt.received_at_ms,
-        issuer=None if receipt is None else receipt.issuer,
+        issuer=None if receipt is None else PublicKey(sys.intern(receipt.issuer)),
     )

@@ -30,7 +30,7 @@ from fl_core.dag.admission import NORM_SLACK, check_publication
 from fl_core.dag.author import shown_author
 from fl_core.dag.author_list import AuthorList
 from fl_core.dag.building import UnsignedTransaction, build_update
-from fl_core.dag.figures import Figures
+from fl_core.dag.figures import Figures, decode_figures
 from fl_core.dag.genesis import Genesis, check_supported
 from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Transaction, verify_author
@@ -287,11 +287,22 @@ class LedgerNode:
                 self.bring(transaction.id, vector)
         return answer
 
-    def restore(self, transaction: Transaction, *, figures: Figures) -> Node | WaitingForParents:
-        """Put back the next transaction of this very server's journal, without asking every rule again."""
-        node = self.ledger.place(transaction.id, transaction.header, figures=figures, receipt=transaction.receipt)
+    def restore(self, transaction: Transaction, *, recorded: bytes) -> Node | WaitingForParents:
+        """Put back the next transaction of this very server's journal, without asking every rule again.
+
+        ``offer_anew`` is to follow the last: what an update of the past offered then is of no account.
+
+        Args:
+            transaction: Its parents are back.
+            recorded: Its encoded figures.
+
+        Raises:
+            CheckpointMalformedError: These are damaged.
+        """
+        decode_figures(recorded)
+        node = self.ledger.place(transaction.id, transaction.header, recorded=recorded, receipt=transaction.receipt)
         if isinstance(node, Node):
-            self._add(node)
+            self.graph.add(node)
         return node
 
     def go_by(self, effect: Effect, authors: AuthorList, quarantine: Quarantine = NO_QUARANTINE) -> None:
@@ -309,6 +320,10 @@ class LedgerNode:
             for author in concerned:
                 self._let_go(self.candidate_rule.reconsider(author))
             return
+        self.offer_anew(quarantine)
+
+    def offer_anew(self, quarantine: Quarantine) -> None:
+        """Find what can be offered while this is withheld, of the whole ledger as it is."""
         self.offering = Offering(self.graph, quarantine, max_taint=self.genesis.bounds.max_taint)
         self.candidate_rule = CANDIDATE_RULES[self.genesis.candidates.name](self.offering.graph, self.genesis)
         for node in self.offering.graph.newest_nodes():
@@ -318,9 +333,8 @@ class LedgerNode:
 
     def _add(self, node: Node) -> None:
         self.graph.add(node)
-        if not self.offering.admit(node):
-            return
-        self._let_go(self.candidate_rule.admit(node))
+        if self.offering.admit(node):
+            self._let_go(self.candidate_rule.admit(node))
 
     def _let_go(self, retired: Sequence[TxId]) -> None:
         for each in retired:

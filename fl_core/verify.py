@@ -465,11 +465,11 @@ class _Verification:
             yield Finding(FaultKind.MODEL_NORM, id_, str(error))
         except TransactionError as error:
             yield Finding(FaultKind.HEADER_RULE, id_, str(error))
-        known, receipt = figures or Figures(math.nan), self.records[id_].receipt
-        node = ledger.place(id_, header, figures=known, receipt=receipt)
+        known, receipt = (figures or Figures(math.nan)).pack(), self.records[id_].receipt
+        node = ledger.place(id_, header, recorded=known, receipt=receipt)
         if isinstance(node, WaitingForParents):  # what descends from a lost or altered one is looked at, too
             present = tuple(parent for parent in header.parents if parent in ledger) or (ledger.id,)
-            node = ledger.place(id_, replace(header, parents=present), figures=known, receipt=receipt)
+            node = ledger.place(id_, replace(header, parents=present), recorded=known, receipt=receipt)
         assert isinstance(node, Node), "all its parents are here now"
         ledger.graph.add(node)
 
@@ -600,7 +600,7 @@ class _Verification:
             return self.average[1]
         if (nodes := self._nodes(parents)) is None or self.ledger is None or self.aggregator is None:
             return None
-        if any(math.isnan(node.norm) for node in nodes):
+        if any(math.isnan(node.figures.norm) for node in nodes):
             return None
         models = [(node.model_digest, node.num_examples) for node in nodes]
         average = average_of(self.source, self.ledger.genesis, self.aggregator, models)

@@ -42,11 +42,11 @@ class ServerAlarms:
 
     def restore(self, node: Node, header: Header) -> None:
         """Look at an update of the journal; nobody is told."""
-        self._look(Seen(node.id, header, node.norm, node.step))
+        self._look(node, header)
 
     def see(self, node: Node, header: Header, *, nearest: tuple[TxId, float] | None) -> None:
         """Look at an update that has been admitted."""
-        found = self._look(Seen(node.id, header, node.norm, node.step, nearest))
+        found = self._look(node, header, nearest)
         if found:
             with self._lock:
                 self._of_update[node.id] = found
@@ -57,13 +57,15 @@ class ServerAlarms:
             )
             self.on_alarm(alarm)
 
-    def _look(self, seen: Seen) -> tuple[Alarm, ...]:
+    def _look(self, node: Node, header: Header, nearest: tuple[TxId, float] | None = None) -> tuple[Alarm, ...]:
         """Alarms decide nothing, so nothing that goes wrong in them may keep an update from being admitted."""
         try:
             with self._lock:
-                return self._alarms.see(seen)
+                figures = node.figures
+                step = None if figures.step is None else figures.step.norm
+                return self._alarms.see(Seen(node.id, header, figures.norm, step, nearest))
         except Exception:
-            logger.exception("alarms failed", extra={"transaction": seen.id})
+            logger.exception("alarms failed", extra={"transaction": node.id})
             return ()
 
     def of(self, update: TxId) -> tuple[Alarm, ...]:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fl_core.clusters import Approvals
-from fl_core.dag.figures import decode_figures
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
 from fl_core.dag.steps import StepBound
@@ -127,10 +126,11 @@ class LedgerView:
             transaction = stored.transaction
             if transaction.id == self.id:
                 continue
-            node = self.node.restore(transaction, figures=decode_figures(stored.figures))
+            node = self.node.restore(transaction, recorded=stored.figures)
             if isinstance(node, WaitingForParents):
                 raise GenesisError(f"the journal lacks parents of {transaction.id[:16]}…; run: dag-acfl ledger verify")
             self._count(node, transaction)
+        self.node.offer_anew(self.acts.quarantine)
 
     def step_bound(self, author: AuthorId | None, parents: Sequence[TxId]) -> StepBound:
         """How long the step of an update may be that an author publishes upon these; None: one that is new here."""

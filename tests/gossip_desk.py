@@ -183,7 +183,7 @@ class Desk:
 
     def admit_without_model(self, effect: Admit) -> list[Effect]:
         assert effect.norm is not None
-        self.here.node.restore(effect.bundle.transaction, figures=Figures(effect.norm))
+        self.here.node.restore(effect.bundle.transaction, recorded=Figures(effect.norm).encode())
         return self.node.admitted(effect.id, self.now_s)
 
 

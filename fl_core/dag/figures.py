@@ -69,6 +69,10 @@ class Figures:
             CheckpointMalformedError: A number is out of range.
         """
         self.check()
+        return self.pack()
+
+    def pack(self) -> bytes:
+        """The same bytes; numbers are not checked."""
         parts = [struct.pack(">Bd", self.step is not None, self.norm)]
         if self.step is not None:
             count = len(self.step.by_tensor)

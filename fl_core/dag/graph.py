@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from fl_core.dag.author_list import AuthorList
+from fl_core.dag.figures import Figures, decode_figures
 from fl_core.dag.receipt import ledger_time_ms
 from fl_core.types import AuthorId, Digest, PublicKey, TxId
 
@@ -22,12 +23,9 @@ class Node:
     alone, so every server computes the same; it orders transactions where order is needed.
 
     Attributes:
-        norm: Euclidean norm of the model.
-        step: That of the model minus the average of its parents; None where that could not be measured, and of genesis.
-        layers: The step's in each tensor, in the layout's order, where the ledger bounds these.
+        recorded: ``figures`` as the journal has them; as numbers they would take five times the memory.
         bounded_by: The updates by which the step is bounded (``fl_core.dag.steps``): its parents, or those by which its
             author's own newest was, where it names that alone.
-        shares: The largest share that each parent can have of a value of that average, in the parents' order.
         received_at_ms: By its receipt; 0 of one that has none yet.
         issuer: The server that issued it.
     """
@@ -37,16 +35,18 @@ class Node:
     author: AuthorId
     sequence: int
     num_examples: int
-    norm: float
+    recorded: bytes
     depth: int
     model_digest: Digest
     noise_std: float = 0.0
-    step: float | None = None
-    layers: tuple[float, ...] = ()
     bounded_by: tuple[TxId, ...] = ()
-    shares: tuple[float, ...] = ()
     received_at_ms: int = 0
     issuer: PublicKey | None = None
+
+    @property
+    def figures(self) -> Figures:
+        """Of the model; its step is None where that could not be measured, and of genesis."""
+        return decode_figures(self.recorded)
 
 
 class Graph:
@@ -81,10 +81,6 @@ class Graph:
     def __iter__(self) -> Iterator[Node]:
         """All nodes, in the order they came (parents before children)."""
         return iter(self._nodes.values())
-
-    def __reversed__(self) -> Iterator[Node]:
-        """All nodes, the newest first."""
-        return reversed(self._nodes.values())
 
     def get(self, transaction: TxId) -> Node | None:
         return self._nodes.get(transaction)

@@ -66,20 +66,21 @@ def step_bound(parents: Sequence[Node], *, genesis_norm: float, num_tensors: int
     """
     first = bounds.max_first_step * genesis_norm
     longest = first if 0 < first < NO_BOUND else math.inf
-    updates = [node for node in parents if node.parents]
+    updates = [node.figures for node in parents if node.parents]
     if not updates:
         return StepBound(longest)
     # A step that is not known here counts as none: the bound is then never wider than where it is known.
-    usual = statistics.median(node.step or 0.0 for node in updates)
-    whole = max(usual, SHORTEST * statistics.median(node.norm for node in updates))
+    usual = statistics.median(0.0 if each.step is None else each.step.norm for each in updates)
+    whole = max(usual, SHORTEST * statistics.median(each.norm for each in updates))
     if bounds.max_step_growth < NO_BOUND:
         longest = min(longest, bounds.max_step_growth * whole)
     tensors: tuple[float, ...] = ()
     if bounds.max_layer_growth < NO_BOUND:
-        layers = [node.layers or (0.0,) * num_tensors for node in updates]
+        none = (0.0,) * num_tensors
+        layers = [none if each.step is None else each.step.by_tensor or none for each in updates]
         medians = map(statistics.median, zip(*layers, strict=True))
         tensors = tuple(bounds.max_layer_growth * max(median, LEAST_IN_TENSOR * whole) for median in medians)
-    return StepBound(longest, tensors, is_exact=all(node.step is not None for node in updates))
+    return StepBound(longest, tensors, is_exact=all(each.step is not None for each in updates))
 
 
 def check_step(step: Step, bound: StepBound, *, layout: ModelLayout, slack: float) -> None:

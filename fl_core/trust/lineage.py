@@ -57,7 +57,7 @@ class Lineage:
 
     def add(self, node: Node) -> float:
         """Take in an update whose parents are here; its taint."""
-        parents, shares = node.parents, node.shares
+        parents, shares = node.parents, node.figures.shares
         if len(shares) != len(parents):
             shares = (1.0,) * len(parents)
         whole = steps = quarantined = 0.0

@@ -86,7 +86,7 @@ async def changes(
     limit: Annotated[int, Query(ge=1, le=MAX_CHANGES)] = MAX_CHANGES,
 ) -> Response:
     """What came to this server after a cursor that it gave."""
-    page = gossip.answer(GetChanges(after, limit))
+    page = await run_sync(gossip.answer, GetChanges(after, limit))
     if isinstance(page, CursorUnknown):
         raise CursorUnknownError("the cursor is of another journal; start again without one")
     assert isinstance(page, Changes), "what answers GetChanges"

@@ -77,6 +77,12 @@ _PAGE = (
     .order_by(transactions.c.arrival)
     .limit(bindparam("limit"))
 )
+_IDS = (
+    select(transactions.c.id)
+    .where(transactions.c.arrival >= bindparam("start"))
+    .order_by(transactions.c.arrival)
+    .limit(bindparam("limit"))
+)
 _BY_IDS = select(*_STORED).where(transactions.c.id.in_(bindparam("ids", expanding=True)))
 _GENESIS = (
     select(*_STORED, attachments.c.data)
@@ -320,6 +326,11 @@ class Store:
         with self.database.reading() as connection:
             rows = connection.execute(_PAGE, {"after": after, "limit": limit}).all()
         return [_stored(row) for row in rows]
+
+    def ids(self, *, start: int, limit: int) -> list[TxId]:
+        """Of at most ``limit`` transactions, from the arrival ``start`` on, in order."""
+        with self.database.reading() as connection:
+            return list(connection.execute(_IDS, {"start": start, "limit": limit}).scalars())
 
     def transaction(self, transaction: TxId) -> StoredTransaction | None:
         return next(iter(self.transactions([transaction])), None)

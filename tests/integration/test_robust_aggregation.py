@@ -94,8 +94,9 @@ def test_a_server_averages_by_genesis_rule_and_the_ledger_verifies(
         shares = AGGREGATORS.build(name, {}).shares(counts)
         node = service.node.graph.newest_of(service.node.nodes_of([published])[0].author)
         assert node is not None
-        assert node.step == pytest.approx(0.01 * SIZE**0.5, rel=1e-4)
-        assert node.shares == pytest.approx(shares, rel=1e-6)
+        assert node.figures.step is not None
+        assert node.figures.step.norm == pytest.approx(0.01 * SIZE**0.5, rel=1e-4)
+        assert node.figures.shares == pytest.approx(shares, rel=1e-6)
         service.close()
         assert restarted(store).node.graph.get(published) == node, "read from the journal"
     seen: list[VerifyProgress] = []

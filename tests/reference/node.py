@@ -46,7 +46,7 @@ class NaiveNode:
         nodes = [
             Node(
                 *(each, update.parents, update.author, update.sequence),  # type: ignore[arg-type]
-                *(1, 1.0, graph.depth(parents_of, each), ""),  # type: ignore[arg-type]
+                *(1, b"", graph.depth(parents_of, each), ""),  # type: ignore[arg-type]
                 received_at_ms=update.received_at_ms,
                 issuer=update.issuer,  # type: ignore[arg-type]
             )

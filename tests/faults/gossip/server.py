@@ -59,6 +59,7 @@ from fl_core.sync.messages import (
 from fl_core.sync.node import GossipNode
 from fl_core.sync.responder import Responder
 from fl_core.sync.summary import StateSummary
+from fl_core.trust.quarantine import NO_QUARANTINE
 from fl_core.types import PublicKey, TxId, digest_of
 from tests.builders import CREATED_AT_MS, TinyLedger
 from tests.faults.gossip.disk import Disk, Entry
@@ -152,8 +153,9 @@ class Server:
         self.replica = LedgerNode(genesis, first.bundle.transaction, flat(genesis.layout, self.start.genesis_model))
         self.ledger = self.replica.ledger
         for entry in rest:
-            answer = self.replica.restore(entry.bundle.transaction, figures=Figures(entry.norm))
+            answer = self.replica.restore(entry.bundle.transaction, recorded=Figures(entry.norm).encode())
             assert not isinstance(answer, WaitingForParents), "the journal is ancestor-closed"
+        self.replica.offer_anew(NO_QUARANTINE)
         self.items = ItemSet()
         for node in self.ledger:
             self.items.add(node.depth, node.id)

@@ -118,7 +118,7 @@ def test_a_thousand_new_names_crowd_nobody_out_who_was_there_before(rule: str) -
     graph = tiny.ledger.graph
     for number in range(1005):
         node = replace(
-            next(reversed(graph)),
+            tiny.node.nodes_of([*honest])[0],
             id=TxId(f"{number:064x}"),
             author=AuthorKind.SECRET.author(f"{number:064x}"),
             parents=(tiny.genesis_id,),
@@ -329,8 +329,10 @@ def test_candidates_and_retention_are_those_of_their_definitions_in_any_order_of
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([*CANDIDATE_RULES]), st.sampled_from(["open", "listed"]))
-def test_what_acts_change_one_by_one_is_what_they_come_to_at_once(seed: int, rule: str, profile: str) -> None:
-    rng = random.Random(seed)
+def test_what_acts_change_one_by_one_is_what_they_come_to_at_once_and_after_a_start(
+    seed: int, rule: str, profile: str
+) -> None:
+    rng, figures = random.Random(seed), Figures(1.0, Step(1.0, ()))
     members = acts_in_effect((), founders=[public_key_of(ISSUER)], threshold="majority")
     genesis = make_genesis(candidates=rule, max_candidates=3, freshness_s=5)
     tiny, drafts = TinyLedger(genesis), list[Transaction]()
@@ -341,7 +343,7 @@ def test_what_acts_change_one_by_one_is_what_they_come_to_at_once(seed: int, rul
         drafts.append(
             draft := tiny.draft(rng.choice("abcdef"), rng.sample(ids, k=min(len(ids), 2)), model(rng.random()))
         )
-        tiny.node.admit(draft, None, figures=Figures(1.0, Step(1.0, ())))
+        tiny.node.admit(draft, None, figures=figures)
         old, new = rng.sample(names, 2)
         if rng.random() < 0.5 and old not in successors and new not in {*successors, *successors.values()}:
             successors[old] = new
@@ -357,8 +359,14 @@ def test_what_acts_change_one_by_one_is_what_they_come_to_at_once(seed: int, rul
         tiny.node.go_by(members, authors, quarantine)
         fresh = TinyLedger(genesis)
         fresh.node.go_by(members, authors, quarantine)
+        is_start = rng.random() < 0.5
         for each in drafts:
-            fresh.node.admit(each, None, figures=Figures(1.0, Step(1.0, ())))
+            if is_start:
+                fresh.node.restore(each, recorded=figures.encode())
+            else:
+                fresh.node.admit(each, None, figures=figures)
+        if is_start:
+            fresh.node.offer_anew(quarantine)
         ours, theirs = tiny.node.candidate_rule, fresh.node.candidate_rule
         assert ours.eligible == theirs.eligible
         for asker in (None, *names):
@@ -378,7 +386,7 @@ def test_ten_thousand_one_off_names_leave_a_thousand_candidates_and_go_stale_tog
             author=AuthorKind.SECRET.author(f"{number:064x}"),
             sequence=0,
             num_examples=1,
-            norm=1.0,
+            recorded=b"",
             depth=1,
             model_digest=digest_of(b""),
             received_at_ms=CREATED_AT_MS + 1000 * seconds,

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.aggregation import AGGREGATORS
+from fl_core.dag.figures import Figures, Step
 from fl_core.dag.graph import Node
 from fl_core.trust.lineage import Lineage, Suspects
 from fl_core.types import AuthorId, Digest, TxId
@@ -27,11 +28,13 @@ def update(
         author=AuthorId(author or name),
         sequence=0,
         num_examples=1,
-        norm=1.0,
+        recorded=Figures(
+            1.0,
+            None if step is None else Step(step, ()),
+            (1 / len(parents),) * len(parents) if shares is None else shares,
+        ).pack(),
         depth=1,
         model_digest=Digest(""),
-        step=step,
-        shares=(1 / len(parents),) * len(parents) if shares is None else shares,
     )
 
 
