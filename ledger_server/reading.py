@@ -5,7 +5,7 @@ Reading never waits for a publication that is being stored: it sees what was vis
 
 import gc
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -90,7 +90,8 @@ class LedgerView:
         )
         self.go_by_acts()
         self.acts.on_effect = self.go_by_acts
-        self._approvals: Counter[tuple[AuthorId, AuthorId]] = Counter()
+        # By giver and then receiver: keyed by pairs, a count would take six times the memory.
+        self._approvals: defaultdict[AuthorId, Counter[AuthorId]] = defaultdict(Counter)
         self._header_bytes = 0
         self._count(self.node.graph.genesis, first)
         gc.disable()  # the collector would walk through all of a growing ledger again and again, and find no cycle
@@ -114,7 +115,7 @@ class LedgerView:
         for parent in node.parents:
             approved = self.ledger.history.get(parent)
             if approved is not None and approved.parents and approved.author != node.author:
-                self._approvals[node.author, approved.author] += 1
+                self._approvals[node.author][approved.author] += 1
 
     def _restore(self) -> None:
         """Put all that the journal holds back into the node.
@@ -225,8 +226,10 @@ class LedgerView:
     def approvals(self) -> tuple[int, Approvals]:
         """Number of transactions, and who approves whom how often (genesis and oneself left out)."""
         with self.lock:
-            count, authors, counted = len(self.ledger), self.node.graph.authors(), self._approvals.copy()
-        return count, Approvals(authors, counted)
+            count, authors = len(self.ledger), self.node.graph.authors()
+            given = [(giver, receivers.copy()) for giver, receivers in self._approvals.items()]
+        pairs = {(giver, receiver): times for giver, receivers in given for receiver, times in receivers.items()}
+        return count, Approvals(authors, pairs)
 
     def header_bytes(self) -> tuple[int, int]:
         """Number of transactions, and the size of all their headers."""
