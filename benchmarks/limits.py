@@ -9,13 +9,15 @@ writes ``benchmarks/results/limits.json``.
 
 import hashlib
 import http.client
+import itertools
+import queue
 import socket
 import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -79,6 +81,55 @@ def sqlite_insert(folder: Path, size_bytes: int, *, page_size: int | None = None
             connection.execute("INSERT INTO blob (data) VALUES (?)", (blob,))
 
         yield insert
+
+
+@contextmanager
+def grouped_inserts(folder: Path, size_bytes: int, *, threads: int) -> Iterator[Callable[[int], object]]:
+    """Called with a number, ``threads`` threads hash and durably insert so many blobs each, and all wait for all.
+
+    A writer commits together what waits while it wrote: a new file, WAL, synchronous=FULL, SQLite's own page size.
+    """
+    blobs = [bytearray(np.random.default_rng(each).bytes(size_bytes)) for each in range(threads)]
+    counts = itertools.count()
+    waiting: queue.SimpleQueue[tuple[bytearray, Future[None]]] = queue.SimpleQueue()
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as held,
+        closing(
+            sqlite3.connect(Path(held) / "limit.sqlite", isolation_level=None, check_same_thread=False)
+        ) as connection,
+        ThreadPoolExecutor(threads + 1) as pool,
+    ):
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("CREATE TABLE blob (id INTEGER PRIMARY KEY, data BLOB NOT NULL)")
+
+        def write(total: int) -> None:
+            while total:
+                batch = [waiting.get()]
+                while not waiting.empty():
+                    batch.append(waiting.get())
+                connection.execute("BEGIN IMMEDIATE")
+                for blob, _ in batch:
+                    connection.execute("INSERT INTO blob (data) VALUES (?)", (blob,))
+                connection.execute("COMMIT")
+                for _, written in batch:
+                    written.set_result(None)
+                total -= len(batch)
+
+        def publish(blob: bytearray, each: int) -> None:
+            for _ in range(each):
+                blob[:8] = next(counts).to_bytes(8, "big")
+                hashlib.sha256(blob).digest()
+                written: Future[None] = Future()
+                waiting.put((blob, written))
+                written.result()
+
+        def run(each: int) -> None:
+            calls = [pool.submit(write, threads * each), *(pool.submit(publish, blob, each) for blob in blobs)]
+            for call in calls:
+                call.result()
+
+        yield run
 
 
 @contextmanager

@@ -56,16 +56,16 @@ def client(port: int, number: int, orders: Connection) -> None:
 
 
 class Contender:
-    """One server and its clients."""
+    """One server for models of ``values`` float32 values, and its clients."""
 
-    def __init__(self, store: str, folder: Path, stack: ExitStack) -> None:
-        running = stack.enter_context(
-            running_server(harness.LARGE_MODEL_VALUES, folder=folder, environment={"DAG_ACFL_BLOBS__STORE": store})
+    def __init__(self, values: int, clients: int, *, store: str, folder: Path, stack: ExitStack) -> None:
+        self.running = stack.enter_context(
+            running_server(values, folder=folder, environment={"DAG_ACFL_BLOBS__STORE": store})
         )
         self.orders: list[Connection] = []
-        for number in range(CLIENTS):
+        for number in range(clients):
             ours, theirs = multiprocessing.Pipe()
-            process = multiprocessing.Process(target=client, args=(running.port, number, theirs), daemon=True)
+            process = multiprocessing.Process(target=client, args=(self.running.port, number, theirs), daemon=True)
             process.start()
             stack.callback(process.join, 30)
             stack.callback(ours.send, 0)
@@ -73,11 +73,11 @@ class Contender:
         for each in self.orders:
             each.recv()
 
-    def turn(self) -> float:
-        """Seconds of publishing ``EACH`` models by every client at once."""
+    def turn(self, count: int) -> float:
+        """Seconds of publishing ``count`` models by every client at once."""
         start = time.perf_counter()
         for each in self.orders:
-            each.send(EACH)
+            each.send(count)
         for each in self.orders:
             each.recv()
         return time.perf_counter() - start
@@ -89,13 +89,16 @@ def main() -> None:
     options = parser.parse_args()
     result = harness.Result("publish_throughput", "Durable publications of 13 MB a second", options.date)
     with ExitStack() as stack:
-        contenders = {store: Contender(store, options.folder, stack) for store in ("directory", "database")}
+        contenders = {
+            store: Contender(harness.LARGE_MODEL_VALUES, CLIENTS, store=store, folder=options.folder, stack=stack)
+            for store in ("directory", "database")
+        }
         for contender in contenders.values():
-            contender.turn()
+            contender.turn(EACH)
         times: dict[str, list[float]] = {store: [] for store in contenders}
         for _ in range(TURNS):
             for store, contender in contenders.items():
-                times[store].append(contender.turn())
+                times[store].append(contender.turn(EACH))
     for store, taken in times.items():
         result.timings[f"{CLIENTS * EACH} publications, {store}"] = harness.Timing(tuple(taken))
     rates = {store: CLIENTS * EACH * TURNS / sum(taken) for store, taken in times.items()}

@@ -24,6 +24,7 @@ PROGRAMS = (
     "ledger_age",
     "fetch",
     "publish",
+    "publish_at_once",
     "publish_throughput",
     "memory",
     "service_round",

@@ -6,8 +6,9 @@ Order of a publication, which is the promise of durability:
 
 1. the model is checked and hashed, outside any lock;
 2. the node prepares the transaction and asks every rule; a model that lies outside the database is written there;
-3. one writer at a time: the node prepares again, and one database transaction holds all that is not written yet;
-4. only then does the transaction become visible, and only then is it acknowledged.
+3. one writer at a time, for all publications that wait (``GroupCommit``): the node prepares each again, and one
+   database transaction holds all of theirs that is not written yet;
+4. only then do the transactions become visible, and only then are they acknowledged.
 
 A crash between 3 and 4 leaves a transaction that was never acknowledged but is there: the client's retry
 finds it and is answered 200. A database that loses its connection between 3 and 4 leaves the same without a crash: the
@@ -16,10 +17,11 @@ journal has moved on, and the next publication reads on in it first, as it does 
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -29,6 +31,7 @@ from fl_core.dag.figures import Figures, Step, decode_figures, step_from
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import (
+    DagAcflError,
     DigestMismatchError,
     ModelPrunedError,
     ModelUnknownError,
@@ -46,17 +49,21 @@ from ledger_server.aggregates import Aggregates
 from ledger_server.alarms import RESTORED, ServerAlarms
 from ledger_server.clusters import Clusters
 from ledger_server.events import Listeners
+from ledger_server.group_commit import GroupCommit
 from ledger_server.model_store import ModelCorruptError
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
 from ledger_server.quotas import Quotas
 from ledger_server.reading import LedgerView, TransactionView
 from ledger_server.selecting import ForwardedEvidence, SelectionService
+from ledger_server.store.engine import LOG_BYTES
 from ledger_server.store.errors import StoreUnavailableError
-from ledger_server.store.journal import Store, StoredTransaction
+from ledger_server.store.journal import Entry, Store, StoredTransaction
 
 logger: logging.Logger = logging.getLogger(__name__)
 
 _CATCH_UP_PAGE: Final = 100
+_TOGETHER_BYTES: Final = LOG_BYTES
+"""Models that are written together: more would make SQLite's log longer, and the first of them wait for the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,40 @@ class PublicationResult:
     @property
     def transaction(self) -> TxId:
         return self.view.stored.transaction.id
+
+
+@dataclass(slots=True, kw_only=True)
+class _Arrival:
+    """A transaction that waits to be written.
+
+    Attributes:
+        issue: Asks the rules again when its turn has come; None: it is here already. Raises what they say.
+        author: Whose it is.
+        model: Its file; None where nobody has it.
+        vector: All values of its model, shape ``(P,)``.
+        attachment: The bytes that its header names.
+        figures: Of its model.
+        on_shown: Called once it is visible, before the next one is.
+        context: Of the thread that brought it: its trace, and the request that log lines name.
+    """
+
+    issue: Callable[[], Transaction | None]
+    author: AuthorId
+    model: Buffer | None
+    vector: Vector32 | None
+    attachment: bytes | None
+    figures: Figures
+    on_shown: Callable[[Transaction], None] = lambda _: None
+    context: Context = field(default_factory=copy_context)
+
+
+def _fits(batch: Sequence[_Arrival], new: _Arrival) -> bool:
+    """Whether the rules answer for an update as if those before it were visible already, and all are not too much.
+
+    They ask of no other updates than its parents, which are visible, and those of its author.
+    """
+    nbytes = sum(len(each.model) for each in (*batch, new) if each.model is not None)
+    return nbytes <= _TOGETHER_BYTES and all(each.author != new.author for each in batch)
 
 
 class LedgerService(LedgerView):
@@ -88,7 +129,7 @@ class LedgerService(LedgerView):
         clusters: Who approves whom.
         alarms: What is odd about updates.
         listeners: Woken by each arrival.
-        on_published: Called with what a client published, once it is visible, in the thread that published it.
+        on_published: Called with what a client published, once it is visible, in order of arrival; in any thread.
         on_decided: Called when members have decided something else than before.
         on_read: Called with what was read on in the journal, once it is visible: another writer's.
 
@@ -122,7 +163,7 @@ class LedgerService(LedgerView):
         self.selections: SelectionService = SelectionService(self, self.aggregates, self._pending, key=key)
         self._key, self._now_ms = key, now_ms
         self._quotas = quotas or Quotas()
-        self._writer = threading.Lock()
+        self._append = GroupCommit(self._append_together, fits=_fits)
         self.alarms: ServerAlarms = ServerAlarms(self._author_of)
         self._restore_alarms()
 
@@ -187,25 +228,39 @@ class LedgerService(LedgerView):
             self._quotas.take(author, token)
             self.store.prepare_model(digest, model)
             attachment = None if record is None else record.encoded
-            with self._writer:
-                while True:
-                    draft = self._prepare(publication, facts, record, verified=draft.unsigned.id)
-                    if draft.is_known:
-                        break
-                    transaction = draft.unsigned.issue(
-                        self._key,
-                        author_signature=publication.signature,
-                        # A clock that was set back makes nothing old.
-                        received_at_ms=max(self._now_ms(), self.ledger.graph.now_ms),
-                        members_version=self.acts.effect.members_version,
-                    )
-                    stored = self._append(transaction, attachment, model, vector, facts.figures)
-                    if stored is None:
-                        continue
-                    if record is not None:
-                        self._pending.published(record.id)
-                    self.on_published(transaction, attachment)
-                    return PublicationResult(self._view_of(stored), created=True)
+
+            def issue() -> Transaction | None:
+                nonlocal draft
+                draft = self._prepare(publication, facts, record, verified=draft.unsigned.id)
+                if draft.is_known:
+                    return None
+                return draft.unsigned.issue(
+                    self._key,
+                    author_signature=publication.signature,
+                    # A clock that was set back makes nothing old.
+                    received_at_ms=max(self._now_ms(), self.ledger.graph.now_ms),
+                    members_version=self.acts.effect.members_version,
+                )
+
+            def on_shown(transaction: Transaction) -> None:
+                if record is not None:
+                    self._pending.published(record.id)
+                self.on_published(transaction, attachment)
+
+            arrival = _Arrival(
+                issue=issue,
+                author=draft.unsigned.header.author,
+                model=model,
+                vector=vector,
+                attachment=attachment,
+                figures=facts.figures,
+                on_shown=on_shown,
+            )
+            with tracing.span("append"):
+                stored = self._append(arrival)
+                tracing.describe({"transaction": draft.unsigned.id})
+            if stored is not None:
+                return PublicationResult(self._view_of(stored), created=True)
         return PublicationResult(self.view(draft.unsigned.id), created=False)
 
     def _figures(self, parents: tuple[TxId, ...], norm: float, vector: Vector32 | None) -> Figures:
@@ -279,16 +334,19 @@ class LedgerService(LedgerView):
             self.ledger.review(transaction.id, header, figures=figures, slack=slack)
         if model is not None:
             self.store.prepare_model(header.model_digest, model)
-        with self._writer:
-            while True:
-                with self.lock:
-                    answer = self.ledger.review(transaction.id, header, figures=figures, slack=slack)
-                if isinstance(answer, AlreadyKnown):
-                    return False
-                if header.author in self.acts.quarantine.erased:
-                    model = vector = None
-                if self._append(transaction, attachment, model, vector, figures) is not None:
-                    return True
+
+        def issue() -> Transaction | None:
+            with self.lock:
+                answer = self.ledger.review(transaction.id, header, figures=figures, slack=slack)
+            if header.author in self.acts.quarantine.erased:
+                arrival.model = arrival.vector = None
+            return None if isinstance(answer, AlreadyKnown) else transaction
+
+        arrival = _Arrival(
+            issue=issue, author=header.author, model=model, vector=vector, attachment=attachment, figures=figures
+        )
+        with tracing.span("append", transaction=transaction.id):
+            return self._append(arrival) is not None
 
     # -- what members decide ------------------------------------------------------------------------
 
@@ -304,27 +362,35 @@ class LedgerService(LedgerView):
 
     # -- durable, then visible ----------------------------------------------------------------------
 
-    def _append(
-        self,
-        transaction: Transaction,
-        attachment: bytes | None,
-        model: Buffer | None,
-        vector: Vector32 | None,
-        figures: Figures,
-    ) -> StoredTransaction | None:
-        """Store and show a transaction that every rule allows; the caller holds the writer's lock.
+    def _append_together(self, batch: Sequence[_Arrival]) -> list[StoredTransaction | DagAcflError | None]:
+        """Store in one database transaction, and show, all that the rules still allow; one writer at a time.
 
-        None: the journal had moved on, and this ledger has caught up with it. What was asked of the rules may be
-        answered otherwise now, so the caller asks again.
+        Returns:
+            Of each, what was stored, None where it was here already, or why it is refused.
         """
-        new = StoredTransaction(len(self.ledger), transaction, figures.encode(), self._now_ms())
-        with tracing.span("append", transaction=transaction.id):
-            is_next = self.store.append(new, model=model, attachment=attachment)
-        if not is_next:
-            self._catch_up()
-            return None
-        self._show(new, figures, model, vector)
-        return new
+        while True:
+            arrivals, now_ms = count(len(self.ledger)), self._now_ms()
+            outcomes: list[StoredTransaction | DagAcflError | None] = []
+            stored: list[tuple[_Arrival, StoredTransaction]] = []
+            for each in batch:
+                try:
+                    transaction = each.issue()
+                except DagAcflError as error:
+                    outcomes.append(error)
+                    continue
+                if transaction is None:
+                    outcomes.append(None)
+                    continue
+                new = StoredTransaction(next(arrivals), transaction, each.figures.encode(), now_ms)
+                outcomes.append(new)
+                stored.append((each, new))
+            if not stored or self.store.append_all([Entry(new, each.model, each.attachment) for each, new in stored]):
+                break
+            self._catch_up()  # the rules may answer otherwise now
+        for each, new in stored:
+            each.context.run(self._show, new, each.figures, each.model, each.vector)
+            each.context.run(each.on_shown, new.transaction)
+        return outcomes
 
     def _catch_up(self) -> None:
         """Show what the journal holds beyond this ledger; peers learn of it when they pull.

@@ -2,7 +2,7 @@
 
 What it promises:
 
-* what ``create`` and ``append`` have returned for is on disk, and what they have raised for is not there at all;
+* what ``create`` and the appends have returned for is on disk, and what they have raised for is not there at all;
 * arrivals count 0, 1, 2, … without gaps in the order of commit, so that ``page(after=cursor)`` misses nothing
   and never shows a transaction before its parents;
 * transactions, parents and models never change; only selections that nobody published, and the bytes of models that
@@ -143,6 +143,21 @@ class StoredTransaction:
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """A transaction to be appended, with what it names.
+
+    Attributes:
+        stored: Admitted; its parents are stored, or stand before it among those that are appended with it.
+        model: The bytes of its header's ``model_digest``; None: recorded as pruned, unless they are here.
+        attachment: The bytes of its header's ``attachment_digest``; None when it has none.
+    """
+
+    stored: StoredTransaction
+    model: Buffer | None
+    attachment: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
 class HeldModel:
     """A model whose bytes are here."""
 
@@ -188,7 +203,7 @@ class Store:
             self._blobs.claim(identity)
             row = {"number": 1, "epoch": secrets.token_hex(16), "id": identity, "models": self._place}
             connection.execute(insert(journal), row)
-            self._write(connection, first, model, document)
+            self._write(connection, Entry(first, model, document))
 
     def prepare_model(self, digest: Digest, model: Buffer) -> None:
         """Write a model ahead of its transaction, so that other writers need not wait; ``append`` does what is left.
@@ -203,37 +218,41 @@ class Store:
             self._blobs.prepare(digest, model)
 
     def append(self, new: StoredTransaction, *, model: Buffer | None, attachment: bytes | None) -> bool:
-        """Write a transaction, its model and its attachment at the expected position of the journal, durably.
+        """As ``append_all``, of one transaction."""
+        return self.append_all([Entry(new, model, attachment)])
 
-        This is the one rule for writers: whoever has seen ``new.arrival`` transactions may write the next, and whoever
-        is behind (another writer was faster, or an earlier append whose commit seemed to fail has happened) is told
-        so, reads the journal from its position on, and tries again. Any number of writers may follow one journal.
+    def append_all(self, entries: Sequence[Entry]) -> bool:
+        """Write transactions with models and attachments at the expected position of the journal, durably: all or none.
+
+        This is the one rule for writers: whoever has seen n transactions may write those of arrivals n, n + 1, …, and
+        whoever is behind (another writer was faster, or an earlier append whose commit seemed to fail has happened) is
+        told so, reads the journal from its position on, and tries again. Any number of writers may follow one journal.
 
         A model or attachment that is here already is not written again, a pruned model is; a selection becomes part
         of the ledger and is no longer forgotten.
 
         Args:
-            new: Admitted; its parents are stored. Its arrival is the number of transactions that the writer has seen.
-            model: The bytes of its header's ``model_digest``; None: recorded as pruned, unless they are here.
-            attachment: The bytes of its header's ``attachment_digest``; None when it has none.
+            entries: At least one, by arrival; the first one's is the number of transactions that the writer has seen.
 
         Returns:
-            Whether it was stored; False: the journal has moved on.
+            Whether they were stored; False: the journal has moved on.
 
         Raises:
             StoreUnavailableError: Not stored; or, when the connection was lost in the commit, perhaps stored: then
                 the next append answers False.
             StoreInconsistentError: A parent is not stored, there is no genesis, or a size does not agree.
         """
-        if not new.transaction.header.parents:
+        if not all(entry.stored.transaction.header.parents for entry in entries):
             raise StoreInconsistentError("a transaction without parents is a genesis; create a ledger with it")
-        self.database.require_room(0 if model is None else len(model))
+        first = entries[0].stored.arrival
+        if [entry.stored.arrival for entry in entries] != [*range(first, first + len(entries))]:
+            raise StoreInconsistentError("what is appended together follows one another")
+        self.database.require_room(sum(len(entry.model) for entry in entries if entry.model is not None))
         with self.database.writing(durable=True) as connection:
-            return self._write(connection, new, model, attachment)
+            return all(self._write(connection, entry) for entry in entries)
 
-    def _write(
-        self, connection: Connection, new: StoredTransaction, model: Buffer | None, attachment: bytes | None
-    ) -> bool:
+    def _write(self, connection: Connection, entry: Entry) -> bool:
+        new, model, attachment = entry.stored, entry.model, entry.attachment
         transaction, header = new.transaction, new.transaction.header
         if model is not None and len(model) != header.model_size:
             raise StoreInconsistentError(f"the header names {header.model_size} bytes of model, {len(model)} came")

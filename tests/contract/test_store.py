@@ -35,7 +35,7 @@ from ledger_server.store.errors import (
     StoreLocationError,
     StoreUnavailableError,
 )
-from ledger_server.store.journal import Store, StoredTransaction
+from ledger_server.store.journal import Entry, Store, StoredTransaction
 from ledger_server.store.tables import PIECE_BYTES
 from tests.builders import TinyLedger, genesis_transaction, key_from_seed, make_genesis, model
 from tests.postgres import commit_and_lose_the_answer, conninfo
@@ -153,6 +153,22 @@ def test_a_transaction_is_stored_once(ledger: Store, tiny: TinyLedger) -> None:
     with pytest.raises(StoreInconsistentError, match=r"(?i)unique"):
         ledger.append(at(2, first), model=model(1), attachment=None)
     assert ledger.length() == 2
+
+
+def test_several_are_appended_together_or_not_at_all(ledger: Store, tiny: TinyLedger) -> None:
+    names = ("ann", "bob", "eve")
+    drafts = [tiny.draft(name, [tiny.genesis_id], model(7), attachment=EVIDENCE) for name in names]
+    entries = [Entry(at(arrival, draft), model(7), EVIDENCE) for arrival, draft in enumerate(drafts, 1)]
+    orphan = tiny.draft("fay", [drafts[0].id, TxId(UNKNOWN)], model(8))
+    with pytest.raises(StoreInconsistentError, match="1 of 2 parents"):
+        ledger.append_all([*entries, Entry(at(4, orphan), model(8), None)])
+    with pytest.raises(StoreInconsistentError, match="follows one another"):
+        ledger.append_all([entries[0], entries[2]])
+    assert ledger.length() == 1
+    assert ledger.append_all(entries)
+    assert not ledger.append_all(entries), "the journal has moved on"
+    assert [(each.arrival, each.transaction) for each in ledger.page(after=0, limit=9)] == [*enumerate(drafts, 1)]
+    assert ledger.model(digest_of(model(7))) == model(7)
 
 
 @pytest.mark.parametrize("blobs", ["database"])

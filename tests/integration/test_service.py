@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from sqlalchemy import event
 
 from fl_core.errors import (
     CursorUnknownError,
+    DagAcflError,
     ModelUnknownError,
     SelectionUnknownError,
     TransactionInvalidError,
@@ -31,8 +33,8 @@ from ledger_server.metrics import Metrics
 from ledger_server.pruning import prune
 from ledger_server.publishing import LedgerService, PublicationResult
 from ledger_server.store import open_store
-from ledger_server.store.errors import StoreUnavailableError
-from ledger_server.store.journal import Store, StoredTransaction
+from ledger_server.store.errors import StoreInconsistentError, StoreUnavailableError
+from ledger_server.store.journal import Entry, Store
 from tests.builders import (
     CREATED_AT_MS,
     ISSUER,
@@ -42,6 +44,7 @@ from tests.builders import (
     make_genesis,
     model,
 )
+from tests.live import eventually
 from tests.postgres import commit_and_lose_the_answer
 from tests.reference.aggregation import fedavg
 from tests.serving import named, secret_for
@@ -151,7 +154,7 @@ def test_a_publication_that_the_journal_refuses_leaves_nothing_and_the_next_one_
     def full(*_: object, **__: object) -> int:
         raise StoreUnavailableError("the disk is full")
 
-    faulty = Faulty(journal, append=full)
+    faulty = Faulty(journal, append_all=full)
     service = service_on(faulty)  # type: ignore[arg-type]
     before = everything(service)
     for _ in range(2):
@@ -169,10 +172,10 @@ def test_an_acknowledgement_lost_after_the_commit_is_found_by_the_retry(journal:
     """The commit happens, the answer does not come: as when a connection breaks while committing."""
 
     def stored_but_silent(*args: Any, **named: Any) -> None:
-        journal.append(*args, **named)
+        journal.append_all(*args, **named)
         raise StoreUnavailableError("the connection is gone")
 
-    faulty = Faulty(journal, append=stored_but_silent)
+    faulty = Faulty(journal, append_all=stored_but_silent)
     service = service_on(faulty)  # type: ignore[arg-type]
     mine: dict[str, Any] = {"secret": "a" * 64, "sequence": 0, "created_at_ms": NOW_MS}
     with pytest.raises(StoreUnavailableError):
@@ -188,10 +191,10 @@ def test_an_acknowledgement_lost_after_the_commit_is_found_by_the_retry(journal:
 
 def test_what_is_read_in_the_journal_reaches_gossip_even_with_a_damaged_model(journal: Store, tmp_path: Path) -> None:
     def stored_but_silent(*args: Any, **named: Any) -> None:
-        journal.append(*args, **named)
+        journal.append_all(*args, **named)
         raise StoreUnavailableError("the connection is gone")
 
-    faulty = Faulty(journal, append=stored_but_silent)
+    faulty = Faulty(journal, append_all=stored_but_silent)
     service = service_on(faulty)  # type: ignore[arg-type]
 
     async def reconcilable() -> None:
@@ -239,8 +242,9 @@ def test_nothing_shows_a_transaction_between_commit_and_its_last_step(journal: S
     service: LedgerService
     found: list[object] = []
 
-    def committed(new: StoredTransaction, **named: Any) -> bool:
-        assert journal.append(new, **named)
+    def committed(entries: Sequence[Entry]) -> bool:
+        assert journal.append_all(entries)
+        (new,) = [entry.stored for entry in entries]
         transaction = new.transaction
         found.append(seen(service))
         found.append(service.tips()[0])
@@ -253,11 +257,101 @@ def test_nothing_shows_a_transaction_between_commit_and_its_last_step(journal: S
                 refused()
         return True
 
-    service = service_on(Faulty(journal, append=committed))  # type: ignore[arg-type]
+    service = service_on(Faulty(journal, append_all=committed))  # type: ignore[arg-type]
     published = publish(service, 1)
     assert found == [[service.id], 1]
     assert seen(service) == [service.id, published.transaction]
     assert service.page(after=1, limit=1) == []
+
+
+class Together(Faulty):
+    """A journal whose first append waits until all that is published together waits for it."""
+
+    def __init__(self, store: Store, *, fails: Callable[[Sequence[Entry]], None] = lambda _: None) -> None:
+        super().__init__(store, append_all=self._append_all)
+        self._fails = fails
+        self.batches: list[int] = []
+        self.all_wait: Callable[[], bool] = lambda: True
+
+    def _append_all(self, entries: Sequence[Entry]) -> bool:
+        self.batches.append(len(entries))
+        if len(self.batches) == 1:
+            eventually(self.all_wait)
+        self._fails(entries)
+        return self._store.append_all(entries)
+
+    def publish(self, service: LedgerService, fields: Sequence[dict[str, Any]]) -> list[Any]:
+        """Publish the models 0, 1, 2, …: the first, and while it is written all others; results, or exceptions."""
+        self.all_wait = lambda: len(service._append._waiting) == len(fields) - 1
+
+        def one(value: int) -> object:
+            try:
+                return publish(service, value, **fields[value])
+            except DagAcflError as error:
+                return error
+
+        with ThreadPoolExecutor(len(fields)) as pool:
+            first = pool.submit(one, 0)
+            eventually(lambda: bool(self.batches))
+            rest = [pool.submit(one, value) for value in range(1, len(fields))]
+            return [call.result(WAIT_S) for call in (first, *rest)]
+
+
+def test_what_is_published_together_is_committed_together_and_all_there(journal: Store) -> None:
+    together = Together(journal)
+    service = service_on(together)  # type: ignore[arg-type]
+    announced: list[TxId] = []
+    service.on_published = lambda transaction, _: announced.append(transaction.id)
+    results = together.publish(service, [{"secret": f"{number:064x}"} for number in range(8)])
+    assert together.batches == [1, 7]
+    assert all(each.created for each in results)
+    assert sorted(seen(service)[1:]) == sorted(each.transaction for each in results)
+    assert announced == seen(service)[1:], "in their order of arrival"
+    assert [stored.arrival for stored in journal.replay()] == list(range(9))
+    assert everything(service_on(journal)) == everything(service), "a restart finds the same"
+
+
+def test_an_author_who_publishes_twice_at_once_is_refused_the_second_and_nobody_else(journal: Store) -> None:
+    together = Together(journal)
+    service = service_on(together)  # type: ignore[arg-type]
+    fields: list[dict[str, Any]] = [{"secret": f"{number:064x}"} for number in range(3)]
+    mine = {"secret": "a" * 64, "sequence": 0}
+    results = together.publish(service, [*fields, mine, mine])
+    refused = [each for each in results if isinstance(each, DagAcflError)]
+    assert [each.code for each in refused] == ["sequence-conflict"]
+    assert len(seen(service)) == 1 + len(results) - 1
+    assert everything(service_on(journal)) == everything(service)
+
+
+def test_a_row_that_the_database_refuses_fails_alone(journal: Store) -> None:
+    def fails(entries: Sequence[Entry]) -> None:
+        if digest_of(model(2)) in [entry.stored.transaction.header.model_digest for entry in entries]:
+            raise StoreInconsistentError("a constraint")
+
+    together = Together(journal, fails=fails)
+    service = service_on(together)  # type: ignore[arg-type]
+    results = together.publish(service, [{"secret": f"{number:064x}"} for number in range(4)])
+    assert [isinstance(each, StoreInconsistentError) for each in results] == [False, False, True, False]
+    assert together.batches == [1, 3, 1, 1, 1]
+    assert sorted(seen(service)[1:]) == sorted(results[place].transaction for place in (0, 1, 3))
+    assert everything(service_on(journal)) == everything(service)
+
+
+def test_a_full_disk_is_told_to_exactly_those_that_it_has_not_taken(journal: Store) -> None:
+    def full(entries: Sequence[Entry]) -> None:
+        if len(entries) > 1:
+            raise StoreUnavailableError("the disk is full")
+
+    together = Together(journal, fails=full)
+    service = service_on(together)  # type: ignore[arg-type]
+    fields: list[dict[str, Any]] = [{"secret": f"{number:064x}"} for number in range(4)]
+    results = together.publish(service, fields)
+    assert [isinstance(each, StoreUnavailableError) for each in results] == [False, True, True, True]
+    assert together.batches == [1, 3]
+    assert seen(service) == [service.id, results[0].transaction]
+    together.on = False
+    assert all(publish(service, value, **fields[value]).created for value in (1, 2, 3))
+    assert everything(service_on(journal)) == everything(service)
 
 
 def test_two_writers_follow_one_journal(journal: Store) -> None:
@@ -290,7 +384,7 @@ def test_a_server_that_took_updates_without_their_models_finds_the_same_taint(
 
 
 def test_a_journal_that_became_shorter_is_an_error(journal: Store) -> None:
-    service = service_on(Faulty(journal, append=lambda *_, **__: False))  # type: ignore[arg-type]
+    service = service_on(Faulty(journal, append_all=lambda *_, **__: False))  # type: ignore[arg-type]
     with pytest.raises(StoreUnavailableError, match="restart the server"):
         publish(service, 1)
 
