@@ -3,10 +3,10 @@
 The server is the product's own command with its defaults: limits, shares and quotas are on. Clients do not train: each
 asks for a selection (with its model the first time, by its newest update from then on), fetches the average and
 publishes 0.1 MB, over one connection that it keeps, and tries again as the SDK does: what ``fl_client.retry`` would try
-elsewhere, after Retry-After, growing pauses and a question for ``/version``. Every number of clients has a ledger that
-so many authors have published on, and is held against few clients on that very ledger, measured just before: what is
-lost is then lost to the crowd alone. The same few clients meet ``bare_ledger.py``, which hashes and inserts as many
-bytes and does nothing else. Clients are one process by asyncio, whose CPU stands apart.
+elsewhere, after Retry-After or growing pauses. Every number of clients has a ledger that so many authors have published
+on, and is held against few clients on that very ledger, measured just before: what is lost is then lost to the crowd
+alone. The same few clients meet ``bare_ledger.py``, which hashes and inserts as many bytes and does nothing else.
+Clients are one process by asyncio, whose CPU stands apart.
 
     python benchmarks/load.py
     python benchmarks/load.py --clients 1000 --kinds beast --seconds 10
@@ -36,9 +36,15 @@ from fl_client.reader import DEFAULT_TIMEOUT_S
 from fl_client.transport import CONNECT_S, SILENCE_S
 from fl_core.wire import v1
 
-CLUSTERS = {"one cluster": 1, "beast": 3}
-"""Devices that are all alike need no change point; of three clusters, every question has some."""
-CPU_MS = {"one cluster": 5.0, "beast": 8.0}
+KINDS = {
+    "one cluster": (1, "", 5.0),
+    "three clusters": (3, "", 8.0),
+    "beast": (3, 'selector.name = "beast"\n', 8.0),
+}
+"""Clusters of the devices, rules of the ledger, and the target in ms of CPU for a round.
+
+Devices that are all alike need no change point; of three clusters, every question has some.
+"""
 FEW = 30
 """Clients that keep a server busy and never meet a limit."""
 JOINING_AT_ONCE = 16
@@ -152,7 +158,7 @@ class Client:
     secret: str = field(default_factory=lambda: secrets.token_hex(32))
     connection: Connection | None = None
     is_introduced: bool = True
-    """Whether it knows that the server is the ledger's: after a failure, the SDK asks anew."""
+    """Whether it knows that the server is the ledger's: when there was no answer, the SDK asks anew."""
     calling_since: float | None = None
 
     @property
@@ -207,7 +213,7 @@ class Client:
             tally.tried_again[f"{name}: {fault}"] += 1
             if self.connection is not None:
                 self.connection.close()
-            self.is_introduced = False
+            self.is_introduced = self.is_introduced and asked_to_wait_s is not None
             pause_s = min(max(2 * pause_s, retry.FIRST_PAUSE_S), retry.LONGEST_PAUSE_S)
             wait_s = max(pause_s * random.uniform(0.5, 1.0), asked_to_wait_s or 0.0)
             if time.perf_counter() + wait_s - began_s >= DEFAULT_TIMEOUT_S:
@@ -344,7 +350,7 @@ def ratios(kind: str, rows: Sequence[dict[str, Any]], bare: dict[str, Any]) -> l
     first = few[min(few)]
     basis = f"{first['clients']} clients; bare uvicorn and SQLite: {bare['server_cpu_ms_per_round']} ms"
     name = f"{kind}: CPU ms of the server's processes in a round"
-    found = [harness.Ratio(name, first["server_cpu_ms_per_round"], CPU_MS[kind], "at most", basis)]
+    found = [harness.Ratio(name, first["server_cpu_ms_per_round"], KINDS[kind][2], "at most", basis)]
     for row in rows:
         if row["clients"] in GOODPUT:
             alone, target = few[row["authors"]]["rounds_per_s"], GOODPUT[row["clients"]]
@@ -360,7 +366,7 @@ def main() -> None:
     parser = harness.arguments(__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where databases go")
     parser.add_argument("--clients", nargs="+", type=int, default=[10, 100, 1_000, 3_000])
-    parser.add_argument("--kinds", nargs="+", choices=tuple(CLUSTERS), default=tuple(CLUSTERS))
+    parser.add_argument("--kinds", nargs="+", choices=tuple(KINDS), default=("one cluster", "beast"))
     parser.add_argument("--warm", type=float, default=5.0, help="seconds before each measurement")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
     options = parser.parse_args()
@@ -371,8 +377,9 @@ def main() -> None:
         result.facts["bare"] = bare_rows = uvloop.run(against(bare, [FEW], clusters=1, **how))
     for kind in options.kinds:
         print(kind)
-        with running_server(TENTH_MODEL_VALUES, folder=options.folder) as running:
-            result.facts[kind] = rows = uvloop.run(against(running, options.clients, clusters=CLUSTERS[kind], **how))
+        clusters, rules, _ = KINDS[kind]
+        with running_server(TENTH_MODEL_VALUES, folder=options.folder, rules=rules) as running:
+            result.facts[kind] = rows = uvloop.run(against(running, options.clients, clusters=clusters, **how))
         result.ratios += ratios(kind, rows, bare_rows[0])
     print(result.write())
 

@@ -42,7 +42,7 @@ class Server:
     """An endpoint and how it has been doing; moments are on ``time.monotonic``'s scale.
 
     Attributes:
-        known_ledger: The ledger that it serves; None until it was asked, and after a failure.
+        known_ledger: The ledger that it serves; None until it was asked, and when it did not answer.
         failures: In a row.
         resting_until: Until when it is asked last.
         closed_until: Until when it has asked to be left alone (Retry-After).
@@ -169,7 +169,8 @@ class ServerPool:
         now = time.monotonic()
         with self._lock:
             server.failures += 1
-            server.known_ledger = None  # whatever comes back at that address has to introduce itself again
+            if retry_after_s is None:  # it did not answer: what comes back there has to introduce itself again
+                server.known_ledger = None
             rest_s = min(FIRST_REST_S * 2 ** min(server.failures - 1, 16), LONGEST_REST_S)
             server.resting_until = now + max(rest_s, retry_after_s or 0.0)
             server.closed_until = now + (retry_after_s or 0.0)

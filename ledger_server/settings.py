@@ -129,12 +129,14 @@ class HttpSettings(_Group):
     max_connections: Count = Field(
         default=800,
         description="Most open connections, TLS handshakes included; further ones are answered 503 and closed, but for "
-        "16 that supervisors may use. One address has as many as are left at most: alone, half. Below `ulimit -n`.",
+        "16 that supervisors may use; beyond three quarters none is kept for a second request. One address has as many "
+        "as are left at most: alone, half. Below `ulimit -n`.",
     )
     max_concurrent_requests: Count = Field(
         default=128,
-        description="Most requests in progress, supervisors' apart; further ones are answered 503 with Retry-After, "
-        "selections when a quarter is left: for publications. One caller has at most as many as are left: alone, half.",
+        description="Most requests in progress, supervisors' apart; further ones are answered 503 with Retry-After. "
+        "Selections fill a quarter, or a half in turn, fetches seven eighths, so that what is trained finds room. One "
+        "caller has at most as many as are left: alone, half.",
     )
     max_bytes_in_flight: Bytes = Field(
         default=512 * MIB,

@@ -27,7 +27,7 @@ from fl_core.types import AuthorId, TxId
 from fl_core.wire import v1
 from ledger_server import tracing
 from ledger_server.http.body import read_body
-from ledger_server.http.limits import TimedExchange, too_busy
+from ledger_server.http.limits import TimedExchange
 from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import Problem
 from ledger_server.http.state import EXCHANGE, ServerState
@@ -155,7 +155,6 @@ class _Rule:
     access: Access
     token_scope: TokenScope | None
     query_names: frozenset[str]
-    is_question: bool
 
 
 class RequestGuard:
@@ -187,7 +186,6 @@ class RequestGuard:
                 access_of(route),
                 _scope_required(access_of(route), server.settings.needs_token_for),
                 frozenset(field.alias for field in route.dependant.query_params),
-                is_question=route.path == v1.SELECTIONS,
             )
             for route in routes
         }
@@ -211,7 +209,7 @@ class RequestGuard:
         elif rule.access is not Access.OPEN:
             self._check_place(request)
         if request.scope["path"] not in v1.SUPERVISION:
-            self._check_room(request, rule)
+            self._check_room(request)
         _refuse_unknown_query(request, rule.query_names)
 
     def _check_place(self, request: Request) -> None:
@@ -232,12 +230,13 @@ class RequestGuard:
                 "cors_origins",
             )
 
-    def _check_room(self, request: Request, rule: _Rule) -> None:
-        """See that one more request finds room, of which questions leave a quarter to models that are trained."""
-        requests, room = self._server.requests, self._server.settings.http.max_concurrent_requests
-        is_crowded = rule.is_question and requests.total > room - room // 4
-        if is_crowded or requests.excess(_exchange_of(request.scope).holder) > 0:
-            raise too_busy()
+    def _check_room(self, request: Request) -> None:
+        """See that a request finds room whose caller its connection did not know."""
+        exchange, path = _exchange_of(request.scope), request.scope["path"]
+        if exchange.admitted_path != path:
+            problem = self._server.admission.refusal(request.method, path, exchange.holder, is_counted=True)
+            if problem is not None:
+                raise problem
 
     async def _check_token(self, request: Request, wanted: TokenScope) -> None:
         given = request.headers.getlist("authorization")

@@ -33,11 +33,6 @@ def too_many_connections() -> Problem:
     return Problem("too-many-connections", "there are as many connections, or as many from here, as may be")
 
 
-def too_busy() -> Problem:
-    """With this caller's requests, or with all."""
-    return Problem("too-busy", "as many requests, or as many of yours, are being answered as may be; try again")
-
-
 class LimitedConnection(HttpToolsProtocol):
     """One connection: uvicorn's, with limits on heads.
 
@@ -63,6 +58,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._is_refused = self._has_left = False
         self.exchange: TimedExchange | None = None
+        self.admitted_path: str | None = None
         self.pending_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -112,18 +108,28 @@ class LimitedConnection(HttpToolsProtocol):
             # Who is at its share and does not hang up keeps what it has, rather than to come again at once.
             self._refuse(problem, linger_s=self._server.settings.http.timeout_s)
             return
+        before = self.cycle
         super().on_headers_complete()
+        if is_first and self.admitted_path is not None and self.cycle is not before:
+            # Counted now, as many more heads may be read before the task that was made of this one begins.
+            self._server.requests.take(address_of((self.client or ("",))[0]))
+            self._server.admission.at_work += self.admitted_path != v1.EVENTS
         self.headers = []
 
     def _too_much(self) -> Problem | None:
-        """Why a request of no known caller is refused before it costs anything: ``RequestGuard`` does it as well."""
-        if self.url.partition(b"?")[0].decode("ascii", "replace") in v1.SUPERVISION:
+        """Why a request of no known caller is refused before it costs anything; of others, ``RequestGuard`` says it."""
+        path = self.url.partition(b"?")[0].decode("ascii", "replace")
+        self.admitted_path = None
+        if path in v1.SUPERVISION:
             return None
         if self.is_spare:
             return too_many_connections()
         if self._holder is None or any(name in _CREDENTIALS for name, _ in self.headers):
             return None  # who it is, only its head says
-        return too_busy() if self._server.requests.excess(self._holder, 1) > 0 else None
+        method = self.parser.get_method().decode("ascii")
+        problem = self._server.admission.refusal(method, path, self._holder, is_counted=False)
+        self.admitted_path = path if problem is None else None
+        return problem
 
     def on_body(self, body: bytes) -> None:
         """Pass it on, unless the request was refused."""
@@ -185,11 +191,12 @@ class TimedExchange:
 
     Attributes:
         holder: Whose the request is, for what it may hold of the server: its address, or who has been found to call.
+        admitted_path: Of a request that was let in, and counted, at its head; None where nobody has looked.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, server: ServerState) -> None:
         self._receive, self._send, self._server = receive, send, server
-        self._behind_s, self.started, self._is_counted = 0.0, False, False
+        self._behind_s, self.started = 0.0, False
         self.holder: str = address_of((scope.get("client") or ("",))[0])
         self.bytes_in = self.bytes_out = self._held_bytes = self._handed_over = 0
         fields = dict(scope["headers"])
@@ -199,11 +206,18 @@ class TimedExchange:
             self._connection.stop_clock()
             self._connection.exchange, self._connection.pending_bytes = self, 0
         self.is_spare: bool = self._connection is not None and self._connection.is_spare  # closed after one answer
+        self.admitted_path: str | None = None
+        if self._connection is not None:
+            self.admitted_path, self._connection.admitted_path = self._connection.admitted_path, None
+        self._is_counted = self.admitted_path is not None
+        self._is_work = (self.admitted_path or scope["path"]) != v1.EVENTS
 
     def enter(self) -> None:
-        """Count it among the requests in progress."""
-        self._is_counted = True
-        self._server.requests.take(self.holder)
+        """Count it among the requests in progress, where its head has not been."""
+        if not self._is_counted:
+            self._is_counted = True
+            self._server.requests.take(self.holder)
+            self._server.admission.at_work += self._is_work
 
     def belongs_to(self, caller: str) -> None:
         """Somebody has shown who calls: what it holds is the caller's from here on, and no more the address's."""
@@ -280,6 +294,7 @@ class TimedExchange:
         if self._is_counted:
             self._is_counted = False
             self._server.requests.give_back(self.holder)
+            self._server.admission.at_work -= self._is_work
 
     def close(self) -> None:
         """The request is over."""

@@ -102,8 +102,10 @@ class RequestMiddleware:
             extra.append(_NOTHING_ACTIVE)
         if self._server.settings.tls.certificate is not None:
             extra.append(_HSTS)
-        if not exchange.body_ended or exchange.is_spare or self._server.draining:
-            # Answered before its body was read: the rest is not worth reading for another request.
+        is_crowded = self._server.connections.total > 0.75 * self._server.settings.http.max_connections
+        if not exchange.body_ended or exchange.is_spare or self._server.draining or is_crowded:
+            # Answered before its body was read: the rest is not worth reading for another request. In a crowd, who
+            # trains keeps no connection that somebody else needs.
             extra.append((b"connection", b"close"))
         return [*given, *(pair for pair in extra if pair[0] not in names)]
 

@@ -109,7 +109,9 @@ REFUSAL_TYPES: Final[Mapping[str, ProblemType]] = {
     "draining": ProblemType(503, "The server is shutting down"),
     "catching-up": ProblemType(503, "The server is still fetching what its peers hold; of `/readyz` alone"),
     "too-busy": ProblemType(
-        503, "As many requests or bytes, or as many of yours, are in progress as may be; see Retry-After"
+        503,
+        "As many requests or bytes, or as many of yours, are in progress as may be. Retry-After says of a selection "
+        "when your turn comes, in which you are let in before others",
     ),
     "too-many-connections": ProblemType(503, "As many connections, or as many of one address, are open as may be"),
 }

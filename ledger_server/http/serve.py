@@ -41,6 +41,8 @@ WATCHED_S: Final = 60.0
 _NOTICE_STEP_S: Final = 0.05
 RENEWAL_S: Final = 10
 """How often it is looked whether the certificate's files have changed."""
+_SWITCH_S: Final = 0.001
+"""How long a worker thread may hold the interpreter while the event loop waits for it, and does for every event."""
 
 
 class LedgerServer(uvicorn.Server):
@@ -135,6 +137,7 @@ def serve(app: ASGIApp, settings: Settings) -> None:
         # When it has drained, uvicorn raises the signal again; it is not to kill a process that has ended well.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
+    sys.setswitchinterval(_SWITCH_S)
     server.run(sockets=[listening])
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from ledger_server.http.admission import Admission
 from ledger_server.metrics import Metrics
 from ledger_server.settings import Settings
 from ledger_server.shares import Shares
@@ -24,6 +25,7 @@ class ServerState:
         readiness_asked_s: When ``/readyz`` was last asked, by ``time.monotonic``.
         connections: Open connections, TLS handshakes included, by address, or by caller once a request has shown it.
         requests: Requests that are being answered, supervisors' apart, likewise.
+        admission: Which further ones are let in.
         body_bytes: Body bytes received of requests in progress, likewise.
         on_drain: Called when the port closes, to end answers that would not end by themselves.
     """
@@ -35,10 +37,12 @@ class ServerState:
     on_drain: list[Callable[[], None]] = field(default_factory=list)
     connections: Shares = field(init=False)
     requests: Shares = field(init=False)
+    admission: Admission = field(init=False)
     body_bytes: Shares = field(init=False)
 
     def __post_init__(self) -> None:
         limits = self.settings.http
         self.connections = Shares(limits.max_connections)
         self.requests = Shares(limits.max_concurrent_requests)
+        self.admission = Admission(self.requests, limits.max_concurrent_requests)
         self.body_bytes = Shares(limits.max_bytes_in_flight)

@@ -514,10 +514,11 @@ def test_a_busy_server_takes_trained_models_longer_than_questions_and_answers_su
     router.add_api_route(v1.SELECTIONS, _plain(Access.WRITE), methods=["POST"])
     router.add_api_route(v1.TRANSACTIONS, _plain(Access.WRITE), methods=["POST"])
     router.add_api_route("/readyz", _plain(Access.OPEN), methods=["GET"])
-    server = ServerState(load_settings(http={"max_concurrent_requests": 4}))
+    server = ServerState(load_settings(http={"max_concurrent_requests": 8}))
     client = TestClient(_app(router, server), base_url=HERE)
-    for others, question, publication in ((2, 200, 200), (3, 503, 200), (4, 503, 503)):
+    for others, question, publication in ((1, 200, 200), (2, 503, 200), (8, 503, 503)):
         server.requests.take("others", others)
+        server.admission.at_work = others
         assert client.post(v1.SELECTIONS).status_code == question
         assert client.post(v1.TRANSACTIONS).status_code == publication
         assert client.get("/readyz").status_code == 200

@@ -596,6 +596,8 @@ def test_requests_beyond_an_address_s_share_are_answered_503_and_others_and_supe
         assert int(refused.headers["retry-after"]) >= 1
         alive(live)
         assert ask(live, head(), address="127.0.0.2").status == 200
+        question = head("POST /v1/selections HTTP/1.1", "Content-Length: 100000")
+        assert ask(live, question, address="127.0.0.2").code == "too-busy", "before its body has come"
         gate.set()
         answers = [wire.answer() for wire in wires]
         assert [answer.status for answer in answers] == [200] * 4

@@ -435,6 +435,7 @@ def test_retry_after_is_waited_for(server: StandIn, pauses: list[float]) -> None
         client.select(model=model(1))
     (pause,) = pauses
     assert 2.5 < pause <= 3
+    assert "GET /version" not in server.paths(), "who asks to be left alone is still who it was"
 
 
 def test_a_pause_beyond_the_deadline_is_not_begun(server: StandIn, pauses: list[float]) -> None:

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ledger_server.http.middleware import RequestMiddleware
 from ledger_server.http.state import ServerState
-from ledger_server.settings import Settings
+from ledger_server.settings import Settings, load_settings
 
 
 @dataclass
@@ -117,6 +117,13 @@ def test_a_read_body_keeps_the_connection_and_an_unread_one_closes_it() -> None:
 def test_a_draining_server_closes_its_connections() -> None:
     sent = exchange(ok, server=ServerState(Settings(), draining=True))
     assert (sent.status, sent.headers["connection"]) == (200, "close")
+
+
+def test_in_a_crowd_nobody_keeps_a_connection() -> None:
+    server = ServerState(load_settings(http={"max_connections": 4}))
+    for connections, kept in ((3, True), (4, False)):
+        server.connections.take(None, connections - server.connections.total)
+        assert ("connection" not in exchange(ok, server=server).headers) == kept
 
 
 def test_nothing_is_in_progress_or_in_flight_afterwards() -> None:
