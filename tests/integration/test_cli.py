@@ -406,7 +406,7 @@ def test_a_file_and_options_make_genesis(tmp_path: Path, capsys: pytest.CaptureF
         ('aggregator.name = "mode"', "known: fedavg, krum, median, multi-krum, trimmed-mean"),
         ('aggregator = { name = "krum", byzantine = -1 }', "at least 0"),
         ("bounds.max_step_growth = 1", "max_step_growth"),
-        ("selector.alpha = 2", "below 1"),
+        ('selector = { name = "beast", alpha = 2 }', "below 1"),
         ('selector.colour = "red"', "no parameter 'colour'"),
         ('comparison = { name = "layers", tensors = ["fc9.weight"] }', "fc9.weight"),
         ("bounds.max_parents = 0", "max_parents"),
