@@ -7,7 +7,7 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from dag_acfl.commands.options import set_options
-from dag_acfl.trial.processes import Command, stop
+from dag_acfl.trial.processes import ForkedCommand, stop
 from fl_client.state import ParticipantState
 from fl_core.types import JsonScalar
 from fl_simulator.run.processes import usable_cores
@@ -17,6 +17,15 @@ _MOVES_EVERY: Final = 5
 """Every fifth client moves, where there are several servers: of the demo's sixteen four, one of each cluster."""
 _NICENESS: Final = 5
 """Who trains steps back a little behind the servers, which sixteen clients would leave a tenth of a core each."""
+
+_UPDATES_PER_S: Final = 8
+"""Of all sites together, at most: faster, an average is out of date before it has been trained on, as the servers and
+all sites share one machine."""
+
+
+def update_every_s(sites: int) -> float:
+    """How often a site begins an update, at most."""
+    return sites / _UPDATES_PER_S
 
 
 class Clients:
@@ -45,14 +54,15 @@ class Clients:
         """Clients that are to move yet, and how many updates are left to them then."""
         self._commands = [self._command(number, updates - self._moves.get(number, 0)) for number in range(count)]
 
-    def _command(self, number: int, updates: int, *, onward: int = 0) -> Command:
+    def _command(self, number: int, updates: int, *, onward: int = 0) -> ForkedCommand:
         # Of the demo, clients of one cluster, every fourth, begin with different servers, however many there are.
         first = (number + number // 4 + onward) % len(self._urls)
         settings = {**self._settings, SITE: number}
-        return Command(
+        return ForkedCommand(
             f"site {number}",
             *("client", "run", str(self._file), "--state", str(self._folders[number])),
             *("--transactions", str(updates)),
+            *("--every", f"{update_every_s(len(self._folders))}s"),
             *set_options(settings),
             *(word for url in (*self._urls[first:], *self._urls[:first]) for word in ("--server", url)),
             log=self._folders[number].with_suffix(".log"),

@@ -23,7 +23,7 @@ from dag_acfl.commands.ledger.init import first_model_of, rules_of
 from dag_acfl.sources import open_source
 from dag_acfl.summary import clusters_of
 from dag_acfl.trial.baselines import baseline, common_figure, judged, world_of
-from dag_acfl.trial.clients import Clients
+from dag_acfl.trial.clients import Clients, update_every_s
 from dag_acfl.trial.figures import (
     cluster_figures,
     gain_figures,
@@ -116,7 +116,8 @@ def run_trial(trial: Trial, console: Console) -> None:
             servers = stack.enter_context(closing(_servers(trial, folder, sites)))
             servers.start()
             _heed(interrupted, view)
-            view.say(f"starting {trial.sites} clients, each a process, on {', '.join(servers.urls)}")
+            pace = f"an update at most every {update_every_s(trial.sites):g} s"
+            view.say(f"starting {trial.sites} clients, each a process, {pace}, on {', '.join(servers.urls)}")
             clients = Clients(
                 folder / "clients",
                 servers.urls,
