@@ -5,7 +5,6 @@ Headers and norms only. A replica, which also offers updates and compares them, 
 whose candidate rule or aggregator this version does not know.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,12 +12,12 @@ from typing import Protocol
 from fl_core.dag.admission import NORM_SLACK, check_header, check_norm, check_sequence
 from fl_core.dag.figures import Figures
 from fl_core.dag.genesis import Genesis
-from fl_core.dag.graph import Graph, Node
+from fl_core.dag.graph import Graph, Node, bounded_by, node_of
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.steps import NO_STEP_BOUND, StepBound, check_step, step_bound
 from fl_core.dag.transaction import Header, Kind, Transaction
 from fl_core.errors import GenesisError
-from fl_core.types import AuthorId, PublicKey, TxId
+from fl_core.types import AuthorId, TxId
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class Ledger:
             raise GenesisError("the genesis model's size is not that of the layout")
         self.genesis = genesis
         self.id: TxId = transaction.id
-        first = _node_of(transaction.id, header, (), recorded=Figures(genesis_norm).pack())
+        first = node_of(transaction.id, header, depth=0, bounded_by=(), recorded=Figures(genesis_norm).pack())
         self.graph: Graph = Graph(first, members=frozenset(member.key for member in genesis.members))
         self.history: History = self.graph if history is None else history
 
@@ -131,7 +130,7 @@ class Ledger:
         bounds = self.genesis.bounds
         if not bounds.limit_steps:
             return NO_STEP_BOUND
-        nodes = self._nodes(_bounded_by(self._nodes(parents), author))
+        nodes = self._nodes(bounded_by(self._nodes(parents), author))
         num_tensors = len(self.genesis.layout.tensors)
         return step_bound(nodes, genesis_norm=self.graph.genesis.figures.norm, num_tensors=num_tensors, bounds=bounds)
 
@@ -151,37 +150,11 @@ class Ledger:
         found = [node for node in parents.values() if node is not None]
         if len(found) < len(parents):
             return WaitingForParents(tuple(parent for parent, node in parents.items() if node is None))
-        return _node_of(transaction, header, found, recorded=recorded, receipt=receipt)
-
-
-def _bounded_by(parents: Sequence[Node], author: AuthorId | None) -> tuple[TxId, ...]:
-    """Whose steps bound an update's: its parents', or where it is upon its author's own alone, what bounded that."""
-    if len(parents) == 1 and parents[0].author == author and parents[0].parents:
-        return parents[0].bounded_by
-    return tuple([parent.id for parent in parents])
-
-
-def _node_of(
-    transaction: TxId,
-    header: Header,
-    parents: Sequence[Node],
-    *,
-    recorded: bytes,
-    receipt: Receipt | None = None,
-) -> Node:
-    # The very strings that are here already: a name takes a hundred bytes.
-    ids, bounded_by = tuple([parent.id for parent in parents]), _bounded_by(parents, header.author)
-    return Node(
-        id=transaction,
-        parents=ids,
-        author=AuthorId(sys.intern(header.author)),  # as most recur
-        sequence=header.sequence,
-        num_examples=header.num_examples,
-        recorded=recorded,
-        depth=1 + max((parent.depth for parent in parents), default=-1),
-        model_digest=header.model_digest,
-        noise_std=header.noise_std or 0.0,  # one object for all that declare none
-        bounded_by=ids if bounded_by == ids else bounded_by,
-        received_at_ms=0 if receipt is None else receipt.received_at_ms,
-        issuer=None if receipt is None else PublicKey(sys.intern(receipt.issuer)),
-    )
+        return node_of(
+            transaction,
+            header,
+            depth=1 + max((parent.depth for parent in found), default=-1),
+            bounded_by=bounded_by(found, header.author),
+            recorded=recorded,
+            receipt=receipt,
+        )

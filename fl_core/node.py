@@ -30,7 +30,7 @@ from fl_core.dag.admission import NORM_SLACK, check_publication
 from fl_core.dag.author import shown_author
 from fl_core.dag.author_list import AuthorList
 from fl_core.dag.building import UnsignedTransaction, build_update
-from fl_core.dag.figures import Figures, decode_figures
+from fl_core.dag.figures import Figures
 from fl_core.dag.genesis import Genesis, check_supported
 from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Transaction, verify_author
@@ -287,23 +287,9 @@ class LedgerNode:
                 self.bring(transaction.id, vector)
         return answer
 
-    def restore(self, transaction: Transaction, *, recorded: bytes) -> Node | WaitingForParents:
-        """Put back the next transaction of this very server's journal, without asking every rule again.
-
-        ``offer_anew`` is to follow the last: what an update of the past offered then is of no account.
-
-        Args:
-            transaction: Its parents are back.
-            recorded: Its encoded figures.
-
-        Raises:
-            CheckpointMalformedError: These are damaged.
-        """
-        decode_figures(recorded)
-        node = self.ledger.place(transaction.id, transaction.header, recorded=recorded, receipt=transaction.receipt)
-        if isinstance(node, Node):
-            self.graph.add(node)
-        return node
+    def restore(self, node: Node) -> None:
+        """Add the next update of a journal of this ledger, where it was admitted: no rule is asked again."""
+        self._add(node)
 
     def go_by(self, effect: Effect, authors: AuthorList, quarantine: Quarantine = NO_QUARANTINE) -> None:
         """Go by what the acts come to: whose receipts make ledger time, who may publish, and what is withheld.

@@ -27,7 +27,8 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.admission import NORM_SLACK, check_attachment, check_payload
-from fl_core.dag.figures import Figures, Step, decode_figures, step_from
+from fl_core.dag.figures import Figures, Step, step_from
+from fl_core.dag.graph import Node
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import (
@@ -401,12 +402,13 @@ class LedgerService(LedgerView):
             StoreUnavailableError: There is nothing: somebody put an older journal in this one's place.
         """
         known = len(self.ledger)
-        while page := self.store.page(after=len(self.ledger) - 1, limit=_CATCH_UP_PAGE):
-            for stored in page:
-                self._show(
-                    stored, decode_figures(stored.figures), None, None
-                )  # as after a restart, selections read its model
-                self.on_read(stored.transaction.id)
+
+        def seen(node: Node, transaction: Transaction) -> None:  # as after a restart, selections read its model
+            self.alarms.see(node, transaction.header, nearest=None)
+            self.on_read(node.id)
+
+        while self.read_on(seen):
+            self.listeners.wake()
         if len(self.ledger) == known:
             raise StoreUnavailableError("the journal is shorter than what this server has read; restart the server")
         logger.info("read on in the journal", extra={"transactions": len(self.ledger) - known})

@@ -6,7 +6,7 @@ Reading never waits for a publication that is being stored: it sees what was vis
 import gc
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fl_core.clusters import Approvals
@@ -15,13 +15,13 @@ from fl_core.dag.graph import Node
 from fl_core.dag.steps import StepBound
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import CursorUnknownError, GenesisError, TransactionUnknownError
-from fl_core.ledger import Ledger, WaitingForParents
+from fl_core.ledger import Ledger
 from fl_core.node import LedgerNode
 from fl_core.retention import Retention
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
 from ledger_server.acts import MemberActs
 from ledger_server.model_store import CachedModelStore
-from ledger_server.store.journal import Store, StoredTransaction
+from ledger_server.store.journal import REPLAY_PAGE, Store, StoredTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,8 @@ class LedgerView:
         self._count(self.node.graph.genesis, first)
         gc.disable()  # the collector would walk through all of a growing ledger again and again, and find no cycle
         try:
-            self._restore()
+            while self.read_on():
+                pass
         finally:
             gc.enable()
 
@@ -117,21 +118,24 @@ class LedgerView:
             if approved is not None and approved.parents and approved.author != node.author:
                 self._approvals[node.author][approved.author] += 1
 
-    def _restore(self) -> None:
-        """Put all that the journal holds back into the node.
+    def read_on(self, seen: Callable[[Node, Transaction], None] = lambda _, __: None) -> int:
+        """Take in a page of what the journal holds beyond this ledger: all of it at the start, then others' writing.
 
-        Raises:
-            GenesisError: The journal lacks something.
+        Args:
+            seen: Called with each update before anybody else can read of it.
+
+        Returns:
+            How many updates came in; 0 at the end of the journal.
         """
-        for stored in self.store.replay():
-            transaction = stored.transaction
-            if transaction.id == self.id:
-                continue
-            node = self.node.restore(transaction, recorded=stored.figures)
-            if isinstance(node, WaitingForParents):
-                raise GenesisError(f"the journal lacks parents of {transaction.id[:16]}…; run: dag-acfl ledger verify")
-            self._count(node, transaction)
-        self.node.offer_anew(self.acts.quarantine)
+        page = self.store.page(after=len(self.ledger) - 1, limit=REPLAY_PAGE)
+        for stored in page:
+            with self.lock:
+                if stored.arrival == len(self.ledger):  # else another thread was faster
+                    node = stored.node
+                    self.node.restore(node)
+                    self._count(node, stored.transaction)
+                    seen(node, stored.transaction)
+        return len(page)
 
     def step_bound(self, author: AuthorId | None, parents: Sequence[TxId]) -> StepBound:
         """How long the step of an update may be that an author publishes upon these; None: one that is new here."""

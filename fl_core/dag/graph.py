@@ -6,12 +6,14 @@ their order of arrival, and half of the members must be ahead for it to be ahead
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fl_core.dag.author_list import AuthorList
 from fl_core.dag.figures import Figures, decode_figures
-from fl_core.dag.receipt import ledger_time_ms
+from fl_core.dag.receipt import Receipt, ledger_time_ms
+from fl_core.dag.transaction import Header
 from fl_core.types import AuthorId, Digest, PublicKey, TxId
 
 
@@ -47,6 +49,40 @@ class Node:
     def figures(self) -> Figures:
         """Of the model; its step is None where that could not be measured, and of genesis."""
         return decode_figures(self.recorded)
+
+
+def node_of(
+    transaction: TxId,
+    header: Header,
+    *,
+    depth: int,
+    bounded_by: tuple[TxId, ...],
+    recorded: bytes,
+    receipt: Receipt | None = None,
+) -> Node:
+    """What the graph keeps of a transaction, by what it says and what its ancestors say of it."""
+    parents = header.parents
+    return Node(
+        id=transaction,
+        parents=parents,
+        author=AuthorId(sys.intern(header.author)),  # as most recur, and a name takes a hundred bytes
+        sequence=header.sequence,
+        num_examples=header.num_examples,
+        recorded=recorded,
+        depth=depth,
+        model_digest=header.model_digest,
+        noise_std=header.noise_std or 0.0,  # one object for all that declare none
+        bounded_by=parents if bounded_by == parents else bounded_by,
+        received_at_ms=0 if receipt is None else receipt.received_at_ms,
+        issuer=None if receipt is None else PublicKey(sys.intern(receipt.issuer)),
+    )
+
+
+def bounded_by(parents: Sequence[Node], author: AuthorId | None) -> tuple[TxId, ...]:
+    """Whose steps bound an update's: its parents', or where it is upon its author's own alone, what bounded that."""
+    if len(parents) == 1 and parents[0].author == author and parents[0].parents:
+        return parents[0].bounded_by
+    return tuple([parent.id for parent in parents])
 
 
 class Graph:

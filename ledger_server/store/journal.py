@@ -29,8 +29,9 @@ from typing import Any, Final, Self, TypeVar
 from sqlalchemy import Connection, Executable, bindparam, delete, exists, func, insert, select, union_all, update
 
 from fl_core.dag.acts import SignedAct
+from fl_core.dag.graph import Node, bounded_by, node_of
 from fl_core.dag.receipt import decode_receipt
-from fl_core.dag.transaction import Transaction
+from fl_core.dag.transaction import Header, Transaction
 from fl_core.models import Buffer
 from fl_core.types import ZERO_ID, Digest, PublicKey, TxId
 from ledger_server.store import acts, pending
@@ -58,6 +59,8 @@ _STORED = (
     transactions.c.receipt,
     transactions.c.figures,
     transactions.c.received_at_ms,
+    transactions.c.depth,
+    transactions.c.bounded_by,
 )
 _LENGTH = select(func.coalesce(func.max(transactions.c.arrival) + 1, 0))
 _BEFORE = select(
@@ -66,6 +69,10 @@ _BEFORE = select(
     .where(transactions.c.id.in_(bindparam("parents", expanding=True)))
     .scalar_subquery()
     .label("parents"),
+    select(func.coalesce(func.max(transactions.c.depth) + 1, 0))
+    .where(transactions.c.id.in_(bindparam("parents", expanding=True)))
+    .scalar_subquery()
+    .label("depth"),
     exists().where(models.c.digest == bindparam("model"), models.c.pruned_at_ms.is_(None)).label("holds_model"),
     exists().where(models.c.digest == bindparam("model"), models.c.pruned_at_ms.is_not(None)).label("pruned_model"),
     exists().where(attachments.c.digest == bindparam("attachment")).label("has_attachment"),
@@ -131,6 +138,8 @@ class StoredTransaction:
         figures: What was computed of its model at admission (``fl_core.dag.figures``), so that a replay need not
             read models, which may be pruned.
         received_at_ms: When this server stored it, milliseconds since 1970 UTC.
+        depth: See ``fl_core.dag.graph.Node``; the journal finds it when it is appended.
+        bounded_by: See there; likewise. None: its parents.
         stored_id: The id that it is kept under: the header's own, unless a disk or a person changed the bytes since.
             ``ledger verify`` compares the two; nothing else relies on it.
     """
@@ -139,7 +148,22 @@ class StoredTransaction:
     transaction: Transaction
     figures: bytes
     received_at_ms: int
+    depth: int = field(default=0, compare=False)
+    bounded_by: tuple[TxId, ...] | None = field(default=None, compare=False)
     stored_id: TxId | None = field(default=None, compare=False)
+
+    @property
+    def node(self) -> Node:
+        """Its place in the DAG."""
+        header = self.transaction.header
+        return node_of(
+            self.transaction.id,
+            header,
+            depth=self.depth,
+            bounded_by=header.parents if self.bounded_by is None else self.bounded_by,
+            recorded=self.figures,
+            receipt=self.transaction.receipt,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +313,8 @@ class Store:
                 "attachment_digest": None if attachment is None else header.attachment_digest,
                 "figures": new.figures,
                 "received_at_ms": new.received_at_ms,
+                "depth": before.depth,
+                "bounded_by": _bounded_by(connection, header),
             },
         )
         return True
@@ -546,9 +572,19 @@ def _unheld(connection: Connection, digests: Sequence[Digest]) -> list[Digest]:
     return [each for each in digests if each not in held]
 
 
+def _bounded_by(connection: Connection, header: Header) -> bytes | None:
+    """What the row of a new transaction says; its parents are stored."""
+    if len(header.parents) != 1:
+        return None
+    parents = [_stored(row).node for row in connection.execute(_BY_IDS, {"ids": header.parents})]
+    found = bounded_by(parents, header.author)
+    return None if found == header.parents else b"".join(map(bytes.fromhex, found))
+
+
 def _stored(row: Any) -> StoredTransaction:
-    # Taken apart at once: a server that starts does this for every transaction, and a row's names are dear.
-    identity, arrival, header, author_signature, receipt, figures, received_at_ms, *_ = row
-    return StoredTransaction(
-        arrival, Transaction(header, author_signature, decode_receipt(receipt)), figures, received_at_ms, identity
-    )
+    # Taken apart at once: a server that starts does this for many transactions, and a row's names are dear.
+    identity, arrival, header, author_signature, receipt, figures, received_at_ms, depth, bounds, *_ = row
+    transaction = Transaction(header, author_signature, decode_receipt(receipt))
+    if bounds is not None:
+        bounds = tuple([TxId(bounds[at : at + 32].hex()) for at in range(0, len(bounds), 32)])
+    return StoredTransaction(arrival, transaction, figures, received_at_ms, depth, bounds, identity)

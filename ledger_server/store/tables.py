@@ -28,6 +28,7 @@ from sqlalchemy import (
     String,
     Table,
     TypeDecorator,
+    text,
 )
 from sqlalchemy.engine import Dialect
 
@@ -142,11 +143,17 @@ transactions: Table = Table(
     # ``fl_core.dag.figures``: computed at admission, since the model may be pruned later.
     _bytes("figures"),
     Column("received_at_ms", BigInteger, nullable=False),
+    # What follows from its ancestors (``fl_core.dag.graph.Node``), so that a row answers for itself.
+    Column("depth", BigInteger, nullable=False, server_default=text("0")),
+    # Ids, one after another; null: its parents'.
+    _bytes("bounded_by", nullable=True),
     _long("id", 32),
     _long("author_signature", 64),
     _long("receipt", 112),
     CheckConstraint("arrival >= 0", name="arrival_not_negative"),
     Index("uq_transactions_id", "id", unique=True),
+    Index("ix_transactions_depth", "depth", "id"),
+    Index("ix_transactions_model_digest", "model_digest"),
 )
 
 acts: Table = Table(

@@ -26,7 +26,7 @@ from fl_core.dag.transaction import Transaction
 from fl_core.models import Buffer, ModelLayout, TensorSpec, encode_flat
 from fl_core.types import Digest, TxId, digest_of
 from ledger_server.buckets import S3Address
-from ledger_server.store import open_store
+from ledger_server.store import open_store, schema
 from ledger_server.store.engine import BUSY_TIMEOUT_MS, PAGE_BYTES
 from ledger_server.store.errors import (
     LedgerExistsError,
@@ -226,6 +226,35 @@ def test_many_parents_are_kept(ledger: Store, tiny: TinyLedger) -> None:
     assert put(ledger, tiny.draft("zoe", [draft.id for draft in drafts], model(2)), model(2)) == 41
     stored = ledger.page(after=40, limit=1)[0]
     assert stored.transaction.header.parents == tuple(sorted(draft.id for draft in drafts))
+
+
+def test_a_row_says_how_deep_a_transaction_lies_and_what_bounds_its_step(
+    ledger: Store, tiny: TinyLedger, database_url: str
+) -> None:
+    a = tiny.publish("ann", [tiny.genesis_id], model(1))
+    b = tiny.publish("bob", [a], model(2))
+    c = tiny.publish("ann", [a, b], model(3))
+    alone = [tiny.publish("ann", [c], model(4))]
+    alone.append(tiny.publish("ann", [alone[0]], model(5)))
+    for each in (a, b, c, *alone):
+        transaction = tiny.transactions[each]
+        put(ledger, transaction, tiny.models[transaction.header.model_digest])
+
+    def places() -> list[tuple[TxId, int, tuple[TxId, ...]]]:
+        return [(node.id, node.depth, node.bounded_by) for node in (each.node for each in ledger.replay())]
+
+    expected = [(tiny.genesis_id, 0, ()), (a, 1, (tiny.genesis_id,)), (b, 2, (a,)), (c, 3, tuple(sorted([a, b])))]
+    expected += [(alone[0], 4, tuple(sorted([a, b]))), (alone[1], 5, tuple(sorted([a, b])))]
+    assert places() == expected
+    assert expected == [(node.id, node.depth, node.bounded_by) for node in tiny.ledger]
+    with engine_of(ledger).begin() as connection:  # as revision 0001 had it
+        for name in ("depth", "model_digest"):
+            connection.execute(text(f"DROP INDEX ix_transactions_{name}"))
+        for name in ("depth", "bounded_by"):
+            connection.execute(text(f"ALTER TABLE transactions DROP COLUMN {name}"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    schema.upgrade(database_url)
+    assert places() == expected
 
 
 # -- order --------------------------------------------------------------------------------------------

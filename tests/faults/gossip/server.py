@@ -18,6 +18,7 @@ from fl_core.dag.admission import NORM_SLACK, check_header, check_payload, check
 from fl_core.dag.building import UnsignedTransaction
 from fl_core.dag.checkpoint import sign_checkpoint
 from fl_core.dag.figures import Figures
+from fl_core.dag.graph import Node
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Header, Transaction
@@ -59,7 +60,6 @@ from fl_core.sync.messages import (
 from fl_core.sync.node import GossipNode
 from fl_core.sync.responder import Responder
 from fl_core.sync.summary import StateSummary
-from fl_core.trust.quarantine import NO_QUARANTINE
 from fl_core.types import PublicKey, TxId, digest_of
 from tests.builders import CREATED_AT_MS, TinyLedger
 from tests.faults.gossip.disk import Disk, Entry
@@ -153,9 +153,12 @@ class Server:
         self.replica = LedgerNode(genesis, first.bundle.transaction, flat(genesis.layout, self.start.genesis_model))
         self.ledger = self.replica.ledger
         for entry in rest:
-            answer = self.replica.restore(entry.bundle.transaction, recorded=Figures(entry.norm).encode())
-            assert not isinstance(answer, WaitingForParents), "the journal is ancestor-closed"
-        self.replica.offer_anew(NO_QUARANTINE)
+            known = entry.bundle.transaction
+            node = self.ledger.place(
+                known.id, known.header, recorded=Figures(entry.norm).encode(), receipt=known.receipt
+            )
+            assert isinstance(node, Node), "the journal is ancestor-closed"
+            self.replica.restore(node)
         self.items = ItemSet()
         for node in self.ledger:
             self.items.add(node.depth, node.id)

@@ -362,11 +362,9 @@ def test_what_acts_change_one_by_one_is_what_they_come_to_at_once_and_after_a_st
         is_start = rng.random() < 0.5
         for each in drafts:
             if is_start:
-                fresh.node.restore(each, recorded=figures.encode())
+                fresh.node.restore(*tiny.node.nodes_of([each.id]))
             else:
                 fresh.node.admit(each, None, figures=figures)
-        if is_start:
-            fresh.node.offer_anew(quarantine)
         ours, theirs = tiny.node.candidate_rule, fresh.node.candidate_rule
         assert ours.eligible == theirs.eligible
         for asker in (None, *names):
