@@ -60,7 +60,7 @@ def measure(file: Path, *, repeats: int) -> dict[str, Any]:
     start = time.perf_counter()
     with serving(file) as service:
         started_s = time.perf_counter() - start
-        tips = [tip.id for tip in service.tips()[1]]
+        tips = [*service.tips()[1]]
         rng = np.random.default_rng(7)
         asking = [tips[number] for number in rng.integers(len(tips), size=ASKERS)]
         figures: dict[str, Any] = {"tips": len(tips), "start_s": round(started_s, 3)}
@@ -68,7 +68,7 @@ def measure(file: Path, *, repeats: int) -> dict[str, Any]:
         figures["selection_s"] = timed(service, asking, repeats)
         figures["rss_MB"] = resident_mb()
         approve(service)
-        left = [tip.id for tip in service.tips()[1]]
+        left = [*service.tips()[1]]
         figures["tips_after_rounds"] = len(left)
         asking = [left[number] for number in rng.integers(len(left), size=ASKERS)]
         figures["selection_after_rounds_s"] = timed(service, asking, repeats)

@@ -14,8 +14,7 @@ is asked. What can still be chosen comes with its model or not at all, wherever 
 
 import struct
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,7 +23,7 @@ from fl_core.dag.figures import Figures, Step
 from fl_core.dag.graph import Node
 from fl_core.dag.receipt import Receipt, ledger_time_ms
 from fl_core.errors import CheckpointMalformedError, CheckpointRefusedError
-from fl_core.types import Digest, PublicKey, TxId, digest_of
+from fl_core.types import PublicKey, TxId, digest_of
 
 _LENGTH: Final = struct.Struct(">I")
 _ID_BYTES: Final = 32
@@ -101,66 +100,61 @@ class LedgerState:
     """What a member knows of its ledger when it makes a checkpoint, all as of one moment.
 
     Attributes:
-        nodes: All updates, genesis first, in the member's order of arrival: parents before children.
-        receipts: Of each of them, in that order.
+        ledger: Id of its ledger.
+        arrivals: All updates with their receipts, genesis first, in the member's order of arrival; read once.
+        below: How many of them lie below the horizon: up to the last whose model the member has dropped.
         eligible: What can be chosen: each author's newest, inside the freshness window.
-        pruned: Digests of models that the member has dropped.
         members_version: Of the list of members.
         acts: Number and id of each act in effect.
     """
 
-    nodes: Sequence[Node]
-    receipts: Sequence[Receipt]
-    eligible: AbstractSet[TxId]
-    pruned: AbstractSet[Digest]
+    ledger: TxId
+    arrivals: Iterable[tuple[TxId, Receipt]]
+    below: int
+    eligible: Collection[Node]
     members_version: int
     acts: Iterable[tuple[int, TxId]]
 
 
 def make_checkpoint(state: LedgerState, *, member: PublicKey, now_ms: int) -> tuple[Checkpoint, tuple[TxId, ...]]:
-    """The member's checkpoint, and the ids below its horizon: its arrivals up to the last whose model is pruned.
+    """The member's checkpoint, and the ids below its horizon.
 
     Args:
         state: What the member holds.
         member: Its key.
         now_ms: Milliseconds since 1970 UTC.
     """
-    nodes = state.nodes
-    cut = 1 + max((place for place, node in enumerate(nodes) if node.model_digest in state.pruned), default=-1)
-    ids = tuple(node.id for node in nodes[:cut])
-    received = [(node.id, receipt) for node, receipt in zip(nodes, state.receipts, strict=True)]
-    horizon_ms = ledger_time_ms(receipt.received_at_ms for _, receipt in _newest_receipts(received[:cut]))
+    ids: list[TxId] = []
+    newest: dict[PublicKey, tuple[TxId, Receipt]] = {}  # of each server
+    horizon_ms = 0
+    for transaction, receipt in state.arrivals:
+        held = newest.get(receipt.issuer)
+        if held is None or receipt.received_at_ms > held[1].received_at_ms:
+            newest[receipt.issuer] = transaction, receipt
+        if len(ids) < state.below:
+            ids.append(transaction)
+            if len(ids) == state.below:
+                horizon_ms = ledger_time_ms(latest.received_at_ms for _, latest in newest.values())
     checkpoint = Checkpoint(
-        ledger=nodes[0].id,
+        ledger=state.ledger,
         member=member,
         created_at_ms=now_ms,
         horizon_ms=horizon_ms,
         below=below(ids),
         members_version=state.members_version,
-        receipts=_newest_receipts(received),
+        receipts=tuple(newest[issuer] for issuer in sorted(newest)),
         acts=tuple(sorted(state.acts)),
         entries=tuple(
             Entry(node.id, node.depth, node.author, node.sequence, node.num_examples, _figures_of(node))
-            for node in sorted(nodes, key=lambda each: each.id)
-            if node.id in state.eligible
+            for node in sorted(state.eligible, key=lambda each: each.id)
         ),
     )
-    return checkpoint, ids
+    return checkpoint, tuple(ids)
 
 
 def _figures_of(node: Node) -> Figures:
     figures = node.figures
     return figures if figures.step is None else replace(figures, step=Step(figures.step.norm, ()))
-
-
-def _newest_receipts(received: Sequence[tuple[TxId, Receipt]]) -> tuple[tuple[TxId, Receipt], ...]:
-    """Each server's newest, by its key."""
-    newest: dict[PublicKey, tuple[TxId, Receipt]] = {}
-    for transaction, receipt in received:
-        held = newest.get(receipt.issuer)
-        if held is None or receipt.received_at_ms > held[1].received_at_ms:
-            newest[receipt.issuer] = transaction, receipt
-    return tuple(newest[issuer] for issuer in sorted(newest))
 
 
 def check_checkpoint(

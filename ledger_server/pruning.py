@@ -38,7 +38,7 @@ class PruneReport:
 
     Attributes:
         transactions: In the ledger.
-        kept: Of these, the transactions whose models stay by the rule.
+        kept: Of these, the transactions whose models are here and stay by the rule.
         models: Models that went.
         nbytes: Their size.
         held: Models whose bytes are still here.
@@ -93,12 +93,15 @@ def prune(
     """
     if not dry_run:
         store.sweep()
-    kept = [node for node in snapshot.nodes if snapshot.retention.keeps(node)]
-    needed = {node.model_digest for node in kept}
-    models = nbytes = held = 0
+    models = nbytes = held = kept = 0
     after: Digest | None = None
     while not stop() and (page := store.held_models(after=after, limit=_PAGE)):
         held += len(page)
+        needed: set[Digest] = set()
+        for stored in store.carrying([model.digest for model in page]):
+            if stored.arrival >= snapshot.transactions or snapshot.retention.keeps(stored.node):
+                needed.add(stored.transaction.header.model_digest)
+                kept += 1
         for batch in _batches([model for model in page if model.digest not in needed]):
             if stop():
                 break
@@ -107,14 +110,14 @@ def prune(
                 continue
             began_s = time.monotonic()
             digests = [model.digest for model in batch]
-            done = store.prune(digests, known=len(snapshot.nodes), now_ms=now_ms())
+            done = store.prune(digests, known=snapshot.transactions, now_ms=now_ms())
             forget(digests)
             models, nbytes = models + done.models, nbytes + done.nbytes
             rest(time.monotonic() - began_s)
         after = page[-1].digest
-        progress(held, len(snapshot.nodes))
-    progress(len(snapshot.nodes), len(snapshot.nodes))
-    return PruneReport(len(snapshot.nodes), len(kept), models, nbytes, held - models)
+        progress(held, snapshot.transactions)
+    progress(snapshot.transactions, snapshot.transactions)
+    return PruneReport(snapshot.transactions, kept, models, nbytes, held - models)
 
 
 def _batches(models: list[HeldModel]) -> list[list[HeldModel]]:

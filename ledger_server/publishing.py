@@ -261,7 +261,7 @@ class LedgerService(LedgerView):
                 stored = self._append(arrival)
                 tracing.describe({"transaction": draft.unsigned.id})
             if stored is not None:
-                return PublicationResult(self._view_of(stored), created=True)
+                return PublicationResult(self._view_of(replace(stored, depth=draft.node.depth)), created=True)
         return PublicationResult(self.view(draft.unsigned.id), created=False)
 
     def _figures(self, parents: tuple[TxId, ...], norm: float, vector: Vector32 | None) -> Figures:
@@ -427,7 +427,7 @@ class LedgerService(LedgerView):
                 nearest = None if distance is None else (found, distance)
             answer = self.node.admit(transaction, compared, figures=figures, slack=math.inf)
             assert isinstance(answer, Admitted), "every rule was asked before it was stored, with all before it"
-            self._count(answer.node, transaction)
+            self._header_bytes += len(transaction.header_bytes)
             self.alarms.see(answer.node, header, nearest=nearest)  # before anybody can read of the update
         if compared is not None:
             self.selections.keep_vector(transaction.id, compared)

@@ -5,11 +5,12 @@ Reading never waits for a publication that is being stored: it sees what was vis
 
 import gc
 import threading
-from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
 
-from fl_core.clusters import Approvals
+from fl_core.clusters import Approvals, count_approvals
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
 from fl_core.dag.steps import StepBound
@@ -23,13 +24,14 @@ from ledger_server.acts import MemberActs
 from ledger_server.model_store import CachedModelStore
 from ledger_server.store.journal import REPLAY_PAGE, Store, StoredTransaction
 
+_author_of: Final = attrgetter("author")
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionView:
-    """A transaction with what its place in the DAG says about it."""
+    """A transaction, and whether nobody names it as a parent yet."""
 
     stored: StoredTransaction
-    depth: int
     is_tip: bool
 
 
@@ -39,11 +41,11 @@ class LedgerSnapshot:
 
     Attributes:
         retention: What it keeps.
-        nodes: Its transactions, in order of arrival.
+        transactions: How many it has.
     """
 
     retention: Retention
-    nodes: tuple[Node, ...]
+    transactions: int
 
 
 class LedgerView:
@@ -90,10 +92,7 @@ class LedgerView:
         )
         self.go_by_acts()
         self.acts.on_effect = self.go_by_acts
-        # By giver and then receiver: keyed by pairs, a count would take six times the memory.
-        self._approvals: defaultdict[AuthorId, Counter[AuthorId]] = defaultdict(Counter)
-        self._header_bytes = 0
-        self._count(self.node.graph.genesis, first)
+        self._header_bytes = len(first.header_bytes)
         gc.disable()  # the collector would walk through all of a growing ledger again and again, and find no cycle
         try:
             while self.read_on():
@@ -110,14 +109,6 @@ class LedgerView:
         with self.lock:
             self.node.go_by(self.acts.effect, self.acts.authors, self.acts.quarantine)
 
-    def _count(self, node: Node, transaction: Transaction) -> None:
-        """Note of a transaction that has become visible what views sum up; under the lock."""
-        self._header_bytes += len(transaction.header_bytes)
-        for parent in node.parents:
-            approved = self.ledger.history.get(parent)
-            if approved is not None and approved.parents and approved.author != node.author:
-                self._approvals[node.author][approved.author] += 1
-
     def read_on(self, seen: Callable[[Node, Transaction], None] = lambda _, __: None) -> int:
         """Take in a page of what the journal holds beyond this ledger: all of it at the start, then others' writing.
 
@@ -133,7 +124,7 @@ class LedgerView:
                 if stored.arrival == len(self.ledger):  # else another thread was faster
                     node = stored.node
                     self.node.restore(node)
-                    self._count(node, stored.transaction)
+                    self._header_bytes += len(stored.transaction.header_bytes)
                     seen(node, stored.transaction)
         return len(page)
 
@@ -156,8 +147,8 @@ class LedgerView:
         Raises:
             TransactionUnknownError: It is not here.
         """
-        stored = self.store.transaction(transaction) if self._is_visible(transaction) else None
-        if stored is None:
+        stored = self.store.transaction(transaction)
+        if stored is None or not self._is_visible(stored):
             raise TransactionUnknownError(f"no transaction {transaction[:16]}… here", transaction=transaction)
         return self._view_of(stored)
 
@@ -170,7 +161,7 @@ class LedgerView:
         self.check_cursor(after)
         page = self.store.page(after=after, limit=limit)
         # What is visible is a beginning of the journal, so leaving out the rest leaves no gap.
-        return [self._view_of(stored) for stored in page if self._is_visible(stored.transaction.id)]
+        return [self._view_of(stored) for stored in page if self._is_visible(stored)]
 
     def check_cursor(self, after: int) -> None:
         """Check that a listener or reader can go on after this arrival (-1: from genesis).
@@ -185,13 +176,9 @@ class LedgerView:
         """Each author's newest transaction, by author: as of one moment, read with one query."""
         with self.lock:
             graph = self.node.graph
-            place = {node.id: (node, graph.is_tip(node.id)) for node in graph.newest_nodes()}
-        ids = sorted(place, key=lambda each: place[each][0].author)
-        views = []
-        for stored in self.store.transactions(ids):
-            node, is_tip = place[stored.transaction.id]
-            views.append(TransactionView(stored, node.depth, is_tip))
-        return views
+            is_tip = {node.id: graph.is_tip(node.id) for node in sorted(graph.newest_nodes(), key=_author_of)}
+        stored = self.store.transactions([*is_tip])
+        return [TransactionView(each, is_tip[each.transaction.id]) for each in stored]
 
     def attachment(self, transaction: TxId) -> bytes:
         """The exact bytes of a transaction's attachment.
@@ -205,35 +192,42 @@ class LedgerView:
             raise TransactionUnknownError(f"transaction {transaction[:16]}… has no attachment", transaction=transaction)
         return found
 
-    def _is_visible(self, transaction: TxId) -> bool:
+    def _is_visible(self, stored: StoredTransaction) -> bool:
         """Whether its publication has come to the last step; the journal may be ahead of that."""
-        with self.lock:
-            return transaction in self.ledger
+        return stored.arrival < len(self.ledger)
 
     def _view_of(self, stored: StoredTransaction) -> TransactionView:
         with self.lock:
-            node = self.ledger.history.get(stored.transaction.id)
-            assert node is not None, "only what is visible is viewed"
-            return TransactionView(stored, node.depth, self.node.graph.is_tip(node.id))
+            return TransactionView(stored, self.node.graph.is_tip(stored.transaction.id))
 
     # -- the ledger as a whole ----------------------------------------------------------------------
 
-    def tips(self) -> tuple[int, tuple[Node, ...]]:
-        """Number of transactions, and all tips, ascending by id."""
+    def tips(self) -> tuple[int, tuple[TxId, ...]]:
+        """Number of transactions, and all tips, ascending."""
         with self.lock:
             return len(self.ledger), self.node.graph.tips()
 
-    def tips_digest(self, tips: tuple[Node, ...]) -> Digest:
+    def tips_digest(self, tips: tuple[TxId, ...]) -> Digest:
         """SHA-256 of the tips' ids: sets are ancestor-closed, so equal tips mean equal ledgers."""
-        return digest_of(b"".join(bytes.fromhex(tip.id) for tip in tips))
+        return digest_of(b"".join(map(bytes.fromhex, tips)))
 
-    def approvals(self) -> tuple[int, Approvals]:
-        """Number of transactions, and who approves whom how often (genesis and oneself left out)."""
-        with self.lock:
-            count, authors = len(self.ledger), self.node.graph.authors()
-            given = [(giver, receivers.copy()) for giver, receivers in self._approvals.items()]
-        pairs = {(giver, receiver): times for giver, receivers in given for receiver, times in receivers.items()}
-        return count, Approvals(authors, pairs)
+    def approvals(self, *, lately: int) -> tuple[int, Approvals]:
+        """Number of transactions, and who approves whom how often (genesis and oneself left out); reads the journal.
+
+        Args:
+            lately: Only this many updates that came last are looked at, and what they name among themselves.
+        """
+        count = len(self.ledger)
+        author_of: dict[TxId, AuthorId | None] = {self.id: None}
+        given: list[tuple[AuthorId, list[AuthorId | None]]] = []
+        after = max(0, count - 1 - lately)
+        while after < count - 1 and (page := self.store.page(after=after, limit=min(REPLAY_PAGE, count - 1 - after))):
+            for stored in page:
+                header = stored.transaction.header
+                author_of[stored.transaction.id] = header.author
+                given.append((header.author, [author_of.get(parent) for parent in header.parents]))
+            after = page[-1].arrival
+        return count, count_approvals(given)
 
     def header_bytes(self) -> tuple[int, int]:
         """Number of transactions, and the size of all their headers."""
@@ -248,4 +242,4 @@ class LedgerView:
         """
         with self.lock:
             retention = Retention.of(self.node.graph, self.genesis, keep_ms=keep_ms, offering=self.node.offering)
-            return LedgerSnapshot(retention, tuple(self.ledger))
+            return LedgerSnapshot(retention, len(self.ledger))

@@ -232,7 +232,7 @@ class StandIn:
         return Answer(status, json.dumps(self.transaction_out(transaction)).encode(), _JSON)
 
     def _tips_out(self) -> list[dict[str, Any]]:
-        outs = [self.transaction_out(self.tiny.transactions[node.id]) for node in self.tiny.ledger.graph.tips()]
+        outs = [self.transaction_out(self.tiny.transactions[tip]) for tip in self.tiny.ledger.graph.tips()]
         return [
             {"transaction": out["id"], **{key: out[key] for key in ("author", "sequence", "depth")}} for out in outs
         ]

@@ -99,7 +99,7 @@ class Graph:
     def __init__(self, genesis: Node, *, members: Collection[PublicKey] = ()) -> None:
         self.author_list = AuthorList()
         self._nodes: dict[TxId, Node] = {genesis.id: genesis}
-        self._tips: dict[TxId, Node] = {genesis.id: genesis}
+        self._tips = {genesis.id}
         self._newest: dict[AuthorId, Node] = {}
         self._first_received: dict[AuthorId, dict[PublicKey | None, int]] = {}
         self._newest_receipts: dict[PublicKey, int] = {}
@@ -125,9 +125,9 @@ class Graph:
         """Append a node whose parents are here and which is not here itself."""
         assert node.id not in self._nodes, "a node is added once"
         for parent in node.parents:
-            self._tips.pop(parent, None)
+            self._tips.discard(parent)
         self._nodes[node.id] = node
-        self._tips[node.id] = node
+        self._tips.add(node.id)
         if node.issuer is not None and node.received_at_ms > self._newest_receipts.get(node.issuer, -1):
             self._newest_receipts[node.issuer] = node.received_at_ms
             self._now_ms = None
@@ -153,9 +153,9 @@ class Graph:
         self.members = members
         self._now_ms = None
 
-    def tips(self) -> tuple[Node, ...]:
-        """Nodes that nobody approves, in ascending id order."""
-        return tuple(self._tips[tip] for tip in sorted(self._tips))
+    def tips(self) -> tuple[TxId, ...]:
+        """What nobody approves, ascending."""
+        return tuple(sorted(self._tips))
 
     def tip_count(self) -> int:
         return len(self._tips)

@@ -16,6 +16,7 @@ from ledger_server.api.serializers import alarm_out, model_reference, peer_out, 
 from ledger_server.http.access import Access, requires
 from ledger_server.publishing import LedgerService
 from ledger_server.reading import TransactionView
+from ledger_server.store.journal import StoredTransaction
 
 router: APIRouter = APIRouter(tags=["ledger"])
 
@@ -60,8 +61,14 @@ def get_tips(request: Request, service: ServiceDep) -> Response:
 
 def _tips(service: LedgerService) -> v1.TipsOut:
     count, tips = service.tips()
-    items = [v1.TipOut(transaction=tip.id, author=tip.author, sequence=tip.sequence, depth=tip.depth) for tip in tips]
+    items = [_tip(stored) for stored in service.store.transactions(tips)]
     return v1.TipsOut(ledger=service.id, transactions=count, digest=service.tips_digest(tips), items=items)
+
+
+def _tip(stored: StoredTransaction) -> v1.TipOut:
+    transaction = stored.transaction
+    header = transaction.header
+    return v1.TipOut(transaction=transaction.id, author=header.author, sequence=header.sequence, depth=stored.depth)
 
 
 @router.get(
@@ -98,7 +105,7 @@ def _client(view: TransactionView) -> v1.ClientOut:
         author=header.author,
         newest=transaction.id,
         sequence=header.sequence,
-        depth=view.depth,
+        depth=view.stored.depth,
         is_tip=view.is_tip,
         created_at=rfc3339(header.created_at_ms),
         num_examples=header.num_examples,

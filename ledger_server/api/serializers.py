@@ -54,7 +54,7 @@ def transaction_out(view: TransactionView) -> v1.TransactionOut:
         metrics=dict(header.metrics),
         extensions={name: value.hex() for name, value in header.extensions.items()},
         parents=list(header.parents),
-        depth=view.depth,
+        depth=view.stored.depth,
         is_tip=view.is_tip,
         start=None if header.kind is Kind.GENESIS else header.start,
         model=model_reference(header.model_digest, header.model_size),

@@ -10,12 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fl_core.dag.checkpoint import sign_checkpoint
 from fl_core.joining import LedgerState, ServedCheckpoint, make_checkpoint
 from fl_core.retention import Retention
-from fl_core.types import Digest
 from ledger_server.publishing import LedgerService
 
 logger: logging.Logger = logging.getLogger(__name__)
-
-_PAGE = 1000
 
 
 class OwnCheckpoint:
@@ -45,20 +42,17 @@ class OwnCheckpoint:
             return self._made[1]
 
     def _make(self) -> bytes:
-        service = self._service
+        service, store = self._service, self._service.store
         with service.lock:
-            graph = service.ledger.graph
-            nodes = tuple(graph)
-            retention = Retention.of(graph, service.genesis, keep_ms=0, offering=service.node.offering)
-            eligible = {node.id for node in nodes if node.id in retention.singled_out and retention.keeps(node)} - {
-                service.id
-            }
-        held = self._held()  # after the nodes: a model of one of them is held now, or was pruned
+            graphs, count = (service.ledger.graph, service.node.offering.graph), len(service.ledger)
+            retention = Retention.of(graphs[0], service.genesis, keep_ms=0, offering=service.node.offering)
+            newest = {node.id: node for graph in graphs for node in graph.newest_nodes()}
+        arrivals = ((each.transaction.id, each.transaction.receipt) for each in islice(store.replay(), count))
         state = LedgerState(
-            nodes=nodes,
-            receipts=[stored.transaction.receipt for stored in islice(service.store.replay(), len(nodes))],
-            eligible=eligible,
-            pruned={node.model_digest for node in nodes} - held,
+            ledger=service.id,
+            arrivals=arrivals,
+            below=min(store.pruned_up_to(), count),
+            eligible=[node for node in newest.values() if node.id in retention.singled_out and retention.keeps(node)],
             members_version=service.acts.effect.members_version,
             acts=service.acts.in_effect(),
         )
@@ -66,11 +60,3 @@ class OwnCheckpoint:
         about = {"updates": checkpoint.below.count, "horizon_ms": checkpoint.horizon_ms}
         logger.info("made a checkpoint for a peer", extra=about)
         return ServedCheckpoint.of(sign_checkpoint(checkpoint, self._key), ids).data
-
-    def _held(self) -> set[Digest]:
-        held: set[Digest] = set()
-        after: Digest | None = None
-        while page := self._service.store.held_models(after=after, limit=_PAGE):
-            held.update(model.digest for model in page)
-            after = page[-1].digest
-        return held

@@ -30,10 +30,8 @@ class ServiceJournal:
 
     def bundle(self, transaction: TxId) -> TransactionBundle | None:
         """See ``Journal.bundle``; reads the database."""
-        if transaction not in self._service.ledger:
-            return None
         stored = self._service.store.transaction(transaction)
-        if stored is None:
+        if stored is None or stored.arrival >= self.count():
             return None
         header = stored.transaction.header
         attachment = None

@@ -91,6 +91,14 @@ _IDS = (
     .limit(bindparam("limit"))
 )
 _BY_IDS = select(*_STORED).where(transactions.c.id.in_(bindparam("ids", expanding=True)))
+_CARRYING = select(*_STORED).where(transactions.c.model_digest.in_(bindparam("digests", expanding=True)))
+_PRUNED_UP_TO = (
+    select(transactions.c.arrival)
+    .join(models, models.c.digest == transactions.c.model_digest)
+    .where(models.c.pruned_at_ms.is_not(None))
+    .order_by(transactions.c.arrival.desc())
+    .limit(1)
+)
 _GENESIS = (
     select(*_STORED, attachments.c.data)
     .join_from(transactions, attachments, transactions.c.attachment_digest == attachments.c.digest)
@@ -389,6 +397,12 @@ class Store:
             found.update((stored.stored_id, stored) for stored in map(_stored, rows))
         return [found[each] for each in ids if each in found]
 
+    def carrying(self, digests: Sequence[Digest]) -> Iterator[StoredTransaction]:
+        """All transactions with one of these models, in no order; a read of its own, so go through them at once."""
+        with self.database.reading() as connection:
+            few_at_a_time = connection.execution_options(yield_per=REPLAY_PAGE)
+            yield from map(_stored, few_at_a_time.execute(_CARRYING, {"digests": digests}))
+
     def attachment(self, digest: Digest) -> bytes | None:
         """A genesis document, or a selection's evidence."""
         data: bytes | None = self._scalar(_ATTACHMENT, digest=digest)
@@ -465,6 +479,11 @@ class Store:
 
     def pruned_models(self) -> int:
         return int(self._scalar(_PRUNED_COUNT))
+
+    def pruned_up_to(self) -> int:
+        """How many transactions there are up to the last whose model is pruned; 0: none is."""
+        arrival: int | None = self._scalar(_PRUNED_UP_TO)
+        return 0 if arrival is None else arrival + 1
 
     def held_models(self, *, after: Digest | None, limit: int) -> list[HeldModel]:
         """At most ``limit`` models whose bytes are here, by digest, beyond ``after`` (None: from the first)."""

@@ -185,7 +185,7 @@ def test_eight_clients_at_once_leave_one_whole_ledger(run: Callable[..., Running
     assert counting.calls == len(averaged), "each set of parents is averaged once"
     replayed = LedgerService(running.service.store, key=ISSUER, now_ms=lambda: NOW_MS, cache_bytes=0)
     assert replayed.tips() == running.service.tips()
-    assert replayed.approvals()[1].counts == running.service.approvals()[1].counts
+    assert replayed.approvals(lately=1000)[1].counts == running.service.approvals(lately=1000)[1].counts
 
 
 def at_once(running: Running, calls: list[tuple[dict[str, Any], bytes]]) -> list[httpx2.Response]:

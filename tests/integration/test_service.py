@@ -126,7 +126,7 @@ def seen(service: LedgerService) -> list[TxId]:
 def everything(service: LedgerService) -> tuple[object, ...]:
     """What others can see of the ledger."""
     count, tips = service.tips()
-    return count, tips, seen(service), service.approvals()[1].counts, service.header_bytes()
+    return count, tips, seen(service), service.approvals(lately=1000)[1].counts, service.header_bytes()
 
 
 def test_clusters_that_take_long_to_find_are_found_again_after_twenty_times_as_long(service: LedgerService) -> None:

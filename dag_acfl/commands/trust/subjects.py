@@ -41,7 +41,7 @@ def suspects_of(view: "LedgerView", subject: str) -> "Suspects":
 
     if subject.startswith(("key:", "hash:")):
         return Suspects(authors=frozenset({AuthorId(only_one(subject, view.node.graph.authors(), "author"))}))
-    updates = [node.id for node in view.node.graph if node.parents]
+    updates = view.store.ids(start=1, limit=len(view.ledger))
     return Suspects(updates=frozenset({TxId(only_one(subject.removeprefix("update:"), updates, "update"))}))
 
 

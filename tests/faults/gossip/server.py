@@ -439,13 +439,13 @@ class Server:
         )
 
     def _checkpoint(self) -> ServedCheckpoint:
-        nodes = tuple(self.ledger)
         received = {entry.id: entry.bundle.transaction.receipt for entry in self.disk.entries}
+        pruned = [place for place, node in enumerate(self.ledger) if node.model_digest in self.disk.pruned]
         state = LedgerState(
-            nodes=nodes,
-            receipts=[received[node.id] for node in nodes],
-            eligible=self._retention().singled_out - {self.ledger.id},
-            pruned=self.disk.pruned,
+            ledger=self.ledger.id,
+            arrivals=[(node.id, received[node.id]) for node in self.ledger],
+            below=1 + max(pruned, default=-1),
+            eligible=self.replica.nodes_of([*(self._retention().singled_out - {self.ledger.id})]),
             members_version=0,
             acts=(),
         )
@@ -494,4 +494,4 @@ class Server:
 
     def tips(self) -> tuple[TxId, ...]:
         """What nobody approves."""
-        return tuple(node.id for node in self.ledger.graph.tips())
+        return self.ledger.graph.tips()

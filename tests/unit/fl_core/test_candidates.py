@@ -64,7 +64,7 @@ def test_the_asker_is_not_compared_with_itself(rule: str) -> None:
 def test_of_each_author_only_the_newest_transaction_counts(rule: str) -> None:
     tiny = TinyLedger(make_genesis(candidates=rule))
     old, new = joined(tiny, "a")["a"], joined(tiny, "a")["a"]
-    assert {tip.id for tip in tiny.ledger.graph.tips()} == {old, new}
+    assert {*tiny.ledger.graph.tips()} == {old, new}
     assert offered(tiny) == {new}
 
 
