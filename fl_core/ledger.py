@@ -7,12 +7,11 @@ whose candidate rule or aggregator this version does not know.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from fl_core.dag.admission import NORM_SLACK, check_header, check_norm, check_sequence
 from fl_core.dag.figures import Figures
 from fl_core.dag.genesis import Genesis
-from fl_core.dag.graph import Graph, Node, bounded_by, node_of
+from fl_core.dag.graph import Graph, Node, Nodes, bounded_by, node_of
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.steps import NO_STEP_BOUND, StepBound, check_step, step_bound
 from fl_core.dag.transaction import Header, Kind, Transaction
@@ -41,13 +40,6 @@ class WaitingForParents:
     missing: tuple[TxId, ...]
 
 
-class History(Protocol):
-    """Read-only look-ups among all that was ever admitted, however old: the rules ask for parents here."""
-
-    def get(self, transaction: TxId) -> Node | None:
-        """The transaction's place in the DAG; None if it is not part of the ledger."""
-
-
 class Ledger:
     """One ledger's rules and its graph.
 
@@ -55,14 +47,14 @@ class Ledger:
         genesis: The agreed rules.
         transaction: The genesis transaction; its header must name the document's digest.
         genesis_norm: Euclidean norm of the genesis model.
-        history: Where transactions are looked up; None: in the graph, which today holds all of them.
+        nodes: Where all but the newest are looked up; None: in memory.
 
     Raises:
         GenesisError: Transaction and document do not belong together.
     """
 
     def __init__(
-        self, genesis: Genesis, transaction: Transaction, *, genesis_norm: float, history: History | None = None
+        self, genesis: Genesis, transaction: Transaction, *, genesis_norm: float, nodes: Nodes | None = None
     ) -> None:
         header = transaction.header
         if header.kind is not Kind.GENESIS or header.attachment_digest != genesis.digest:
@@ -72,14 +64,14 @@ class Ledger:
         self.genesis = genesis
         self.id: TxId = transaction.id
         first = node_of(transaction.id, header, depth=0, bounded_by=(), recorded=Figures(genesis_norm).pack())
-        self.graph: Graph = Graph(first, members=frozenset(member.key for member in genesis.members))
-        self.history: History = self.graph if history is None else history
+        members = frozenset(member.key for member in genesis.members)
+        self.graph: Graph = Graph(first, nodes=nodes, members=members)
 
     def __len__(self) -> int:
         return len(self.graph)
 
     def __contains__(self, transaction: TxId) -> bool:
-        return self.history.get(transaction) is not None
+        return transaction in self.graph
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.graph)
@@ -106,7 +98,7 @@ class Ledger:
         Raises:
             TransactionError, ModelNormError: A rule is broken.
         """
-        if (known := self.history.get(transaction)) is not None:
+        if (known := self.graph.find(transaction, header)) is not None:
             return AlreadyKnown(known)
         check_header(header, genesis=self.genesis, ledger=self.id)
         node = self.place(transaction, header, recorded=figures.pack(), receipt=receipt)
@@ -135,7 +127,7 @@ class Ledger:
         return step_bound(nodes, genesis_norm=self.graph.genesis.figures.norm, num_tensors=num_tensors, bounds=bounds)
 
     def _nodes(self, transactions: Sequence[TxId]) -> list[Node]:
-        found = [self.history.get(each) for each in transactions]
+        found = [self.graph.get(each) for each in transactions]
         return [node for node in found if node is not None]
 
     def place(
@@ -146,7 +138,7 @@ class Ledger:
         ``recorded`` are its encoded figures. ``receipt`` is its server's, where it has one: without it, it can be
         looked at, and not be added.
         """
-        parents = {parent: self.history.get(parent) for parent in header.parents}
+        parents = {parent: self.graph.get(parent) for parent in header.parents}
         found = [node for node in parents.values() if node is not None]
         if len(found) < len(parents):
             return WaitingForParents(tuple(parent for parent, node in parents.items() if node is None))

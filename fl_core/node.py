@@ -32,7 +32,7 @@ from fl_core.dag.author_list import AuthorList
 from fl_core.dag.building import UnsignedTransaction, build_update
 from fl_core.dag.figures import Figures
 from fl_core.dag.genesis import Genesis, check_supported
-from fl_core.dag.graph import Node
+from fl_core.dag.graph import Node, Nodes
 from fl_core.dag.transaction import Transaction, verify_author
 from fl_core.errors import (
     AuthorRefusedError,
@@ -42,7 +42,7 @@ from fl_core.errors import (
     SelectionUnknownError,
     TransactionInvalidError,
 )
-from fl_core.ledger import Admitted, AlreadyKnown, History, Ledger, WaitingForParents
+from fl_core.ledger import Admitted, AlreadyKnown, Ledger, WaitingForParents
 from fl_core.models import model_norm, similarity_vector
 from fl_core.selection.evidence import LED_BACK_FROM, Evidence, TooFew
 from fl_core.selection.parents import check_parents
@@ -138,18 +138,18 @@ class LedgerNode:
         genesis: The agreed rules.
         transaction: The genesis transaction.
         model: The genesis model, shape ``(P,)``.
-        history: Where old transactions are looked up; None: in the graph, which holds all of them.
+        nodes: Where all but the newest are looked up; None: in memory.
 
     Raises:
         GenesisError: Transaction and document do not belong together.
     """
 
     def __init__(
-        self, genesis: Genesis, transaction: Transaction, model: Vector32, *, history: History | None = None
+        self, genesis: Genesis, transaction: Transaction, model: Vector32, *, nodes: Nodes | None = None
     ) -> None:
         check_supported(genesis)
         self.genesis = genesis
-        self.ledger: Ledger = Ledger(genesis, transaction, genesis_norm=model_norm(model), history=history)
+        self.ledger: Ledger = Ledger(genesis, transaction, genesis_norm=model_norm(model), nodes=nodes)
         self.graph = self.ledger.graph
         self.offering: Offering = Offering(self.graph, NO_QUARANTINE, max_taint=genesis.bounds.max_taint)
         self.candidate_rule: CandidateRule = CANDIDATE_RULES[genesis.candidates.name](self.graph, genesis)
@@ -257,7 +257,7 @@ class LedgerNode:
         parents = publication.parents or ()
         if len(parents) != 1:
             raise ParentsError("without a single parent, say with start which model training began from")
-        parent = self.ledger.history.get(parents[0])
+        parent = self.graph.get(parents[0])
         if parent is None:
             raise ParentsUnknownError("parents are not known here; ask for a selection", missing=parents)
         return parent.model_digest
@@ -411,7 +411,7 @@ class LedgerNode:
 
         That one, unless it is withheld: then the author's newest that is not, or genesis, from which it begins anew.
         """
-        if asked.id in self.offering.graph:
+        if not self.offering.withholds(asked):
             return asked
         return self.offering.graph.newest_of(asked.author) or self.graph.genesis
 
@@ -438,7 +438,7 @@ class LedgerNode:
         """
         found: list[Node] = []
         for each in transactions:
-            if (node := self.ledger.history.get(each)) is None:
+            if (node := self.graph.get(each)) is None:
                 raise KeyError(each)
             found.append(node)
         return found

@@ -170,7 +170,7 @@ class LedgerService(LedgerView):
 
     def _author_of(self, transaction: TxId) -> AuthorId | None:
         with self.lock:
-            node = self.ledger.history.get(transaction)
+            node = self.ledger.graph.get(transaction)
         return None if node is None or not node.parents else node.author
 
     def _restore_alarms(self) -> None:
@@ -178,9 +178,7 @@ class LedgerService(LedgerView):
         after = max(len(self.ledger) - 1 - RESTORED, 0)  # genesis is nobody's
         while page := self.store.page(after=after, limit=_CATCH_UP_PAGE):
             for stored in page:
-                node = self.ledger.history.get(stored.transaction.id)
-                if node is not None:
-                    self.alarms.restore(node, stored.transaction.header)
+                self.alarms.restore(stored.node, stored.transaction.header)
             after = page[-1].arrival
 
     # -- what clients publish -----------------------------------------------------------------------
@@ -325,7 +323,7 @@ class LedgerService(LedgerView):
                 attachment=attachment,
                 model_digest=header.model_digest,
             )
-        if transaction.id in self.ledger:
+        if self.ledger.graph.find(transaction.id, header) is not None:
             return False
         check_parents(header, None if attachment is None else parse_evidence(attachment))
         if missing := tuple(parent for parent in header.parents if parent not in self.ledger):

@@ -21,6 +21,7 @@ from fl_core.node import LedgerNode
 from fl_core.retention import Retention
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
 from ledger_server.acts import MemberActs
+from ledger_server.history import JournalNodes
 from ledger_server.model_store import CachedModelStore
 from ledger_server.store.journal import REPLAY_PAGE, Store, StoredTransaction
 
@@ -81,7 +82,8 @@ class LedgerView:
         self.id: TxId = first.id
         self.lock: threading.RLock = threading.RLock()
         self.models: CachedModelStore = CachedModelStore(store, self.genesis.layout, cache_bytes=cache_bytes)
-        self.node: LedgerNode = LedgerNode(self.genesis, first, self.models.vector(first.header.model_digest))
+        genesis_model = self.models.vector(first.header.model_digest)
+        self.node: LedgerNode = LedgerNode(self.genesis, first, genesis_model, nodes=JournalNodes(store))
         self.ledger: Ledger = self.node.ledger
         self.acts: MemberActs = MemberActs(
             store,

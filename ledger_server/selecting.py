@@ -96,7 +96,7 @@ class SelectionService:
             PartFailedError: The ledger's selector or aggregator is another package's, and raised something.
         """
         with self._lock:  # an update that is being published is here with its model, or not at all
-            node = self._node.ledger.history.get(transaction)
+            node = self._node.graph.get(transaction)
             author_list = self._node.graph.author_list
         if node is None:
             raise TransactionUnknownError(

@@ -29,6 +29,7 @@ class Newest:
     def __init__(self, graph: Graph, genesis: Genesis) -> None:
         self._graph, self._window_ms, self._most = graph, genesis.window_ms, genesis.bounds.max_candidates
         self._eligible: dict[TxId, Candidate] = {}
+        self._received_ms: dict[TxId, int] = {}
         self._of_author: dict[AuthorId, TxId] = {}
         self._standing: dict[AuthorId, dict[PublicKey | None, int]] = {}
         self._rankings: defaultdict[PublicKey | None, list[tuple[int, AuthorId]]] = defaultdict(list)
@@ -76,6 +77,7 @@ class Newest:
     def _take(self, node: Node) -> None:
         author = node.author
         self._eligible[node.id] = Candidate(node.id, author, node.sequence, node.depth)
+        self._received_ms[node.id] = node.received_at_ms
         self._of_author[author] = node.id
         self._standing[author] = self._graph.first_received(author)
         for member, since_ms in self._standing[author].items():
@@ -86,13 +88,12 @@ class Newest:
         candidate = self._eligible.pop(transaction, None)
         if candidate is None:
             return False
-        node = self._graph.get(transaction)
-        assert node is not None, "what is eligible is in the graph"
-        del self._of_author[node.author]
-        for member, since_ms in self._standing.pop(node.author).items():
+        author = candidate.author
+        del self._of_author[author]
+        for member, since_ms in self._standing.pop(author).items():
             ranking = self._rankings[member]
-            del ranking[bisect_left(ranking, (since_ms, node.author))]
-        del self._ages[bisect_left(self._ages, (node.received_at_ms, transaction))]
+            del ranking[bisect_left(ranking, (since_ms, author))]
+        del self._ages[bisect_left(self._ages, (self._received_ms.pop(transaction), transaction))]
         return True
 
     def own(self, author: AuthorId) -> TxId | None:

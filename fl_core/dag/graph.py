@@ -1,14 +1,17 @@
 """The DAG of admitted transactions: parents, depth, tips, ledger time. Headers and receipts only, no models.
 
-Tips are kept as transactions come, so asking for them costs nothing however old the ledger is. Ledger time is what the
-members' newest receipts say (``fl_core.dag.receipt.ledger_time_ms``): it grows with the set of transactions, whatever
-their order of arrival, and half of the members must be ahead for it to be ahead.
+A graph holds what can still be chosen and what sums up the rest: each author's newest, when its first was received,
+the ids of the tips. All others are looked up among its ``Nodes``: in memory, or on a server in the journal. So what is
+asked of it costs the same however old the ledger is. Ledger time is what the members' newest receipts say
+(``fl_core.dag.receipt.ledger_time_ms``): it grows with the set of transactions, whatever their order of arrival, and
+half of the members must be ahead for it to be ahead.
 """
 
 import math
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from fl_core.dag.author_list import AuthorList
 from fl_core.dag.figures import Figures, decode_figures
@@ -85,20 +88,59 @@ def bounded_by(parents: Sequence[Node], author: AuthorId | None) -> tuple[TxId, 
     return tuple([parent.id for parent in parents])
 
 
+class Nodes(Protocol):
+    """All nodes that were ever added to a graph, however old."""
+
+    def add(self, node: Node) -> None:
+        """Take in one that is new."""
+
+    def get(self, transaction: TxId) -> Node | None:
+        """One of them; None: it is not among them."""
+
+    def __contains__(self, transaction: TxId, /) -> bool:
+        """Whether it is one of them; who cannot find out says no, and is asked again."""
+        ...
+
+    def __iter__(self) -> Iterator[Node]:
+        """All, in the order they came (parents before children)."""
+        ...
+
+
+class NodesInMemory:
+    """All nodes in memory: for simulations, and for verification, which reads a ledger once."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[TxId, Node] = {}
+
+    def add(self, node: Node) -> None:
+        self._nodes[node.id] = node
+
+    def get(self, transaction: TxId) -> Node | None:
+        return self._nodes.get(transaction)
+
+    def __contains__(self, transaction: TxId, /) -> bool:
+        return transaction in self._nodes
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._nodes.values())
+
+
 class Graph:
     """An ancestor-closed set of nodes, growing one node at a time.
 
     Args:
         genesis: The first.
+        nodes: Where the others are looked up; none yet. None: in memory.
         members: Whose receipts make ledger time; empty: everybody's who has issued one.
 
     Attributes:
         author_list: Who may publish, and who goes on as whom.
     """
 
-    def __init__(self, genesis: Node, *, members: Collection[PublicKey] = ()) -> None:
+    def __init__(self, genesis: Node, *, nodes: Nodes | None = None, members: Collection[PublicKey] = ()) -> None:
         self.author_list = AuthorList()
-        self._nodes: dict[TxId, Node] = {genesis.id: genesis}
+        self.nodes: Nodes = NodesInMemory() if nodes is None else nodes
+        self._count = 1
         self._tips = {genesis.id}
         self._newest: dict[AuthorId, Node] = {}
         self._first_received: dict[AuthorId, dict[PublicKey | None, int]] = {}
@@ -109,24 +151,33 @@ class Graph:
         self.genesis = genesis
 
     def __len__(self) -> int:
-        return len(self._nodes)
-
-    def __contains__(self, transaction: TxId) -> bool:
-        return transaction in self._nodes
+        return self._count
 
     def __iter__(self) -> Iterator[Node]:
         """All nodes, in the order they came (parents before children)."""
-        return iter(self._nodes.values())
+        yield self.genesis
+        yield from self.nodes
+
+    def __contains__(self, transaction: TxId) -> bool:
+        return transaction == self.genesis.id or transaction in self.nodes
 
     def get(self, transaction: TxId) -> Node | None:
-        return self._nodes.get(transaction)
+        return self.genesis if transaction == self.genesis.id else self.nodes.get(transaction)
+
+    def find(self, transaction: TxId, header: Header) -> Node | None:
+        """As ``get``, and without a look among the nodes where the header alone says that it is new."""
+        is_new = header.parents and self._is_beyond(header.author, header.sequence, transaction)
+        return None if is_new else self.get(transaction)
 
     def add(self, node: Node) -> None:
         """Append a node whose parents are here and which is not here itself."""
-        assert node.id not in self._nodes, "a node is added once"
-        for parent in node.parents:
-            self._tips.discard(parent)
-        self._nodes[node.id] = node
+        self.nodes.add(node)
+        self.include(node)
+
+    def include(self, node: Node) -> None:
+        """Append one that is among the nodes already: this is a part of another graph, and shares its nodes."""
+        self._count += 1
+        self._tips.difference_update(node.parents)
         self._tips.add(node.id)
         if node.issuer is not None and node.received_at_ms > self._newest_receipts.get(node.issuer, -1):
             self._newest_receipts[node.issuer] = node.received_at_ms
@@ -134,10 +185,16 @@ class Graph:
         received = self._first_received.setdefault(node.author, {})
         if node.received_at_ms < received.get(node.issuer, math.inf):
             received[node.issuer] = node.received_at_ms
-        newest = self._newest.get(node.author)
-        # Equal sequence numbers (an author on two servers at once) are settled by id, the same everywhere.
-        if newest is None or (node.sequence, node.id) > (newest.sequence, newest.id):
+        if self._is_beyond(node.author, node.sequence, node.id):
             self._newest[node.author] = node
+
+    def _is_beyond(self, author: AuthorId, sequence: int, transaction: TxId) -> bool:
+        """Whether an update comes after all that are here of its author.
+
+        Equal sequence numbers (an author on two servers at once) are settled by id, the same everywhere.
+        """
+        newest = self._newest.get(author)
+        return newest is None or (sequence, transaction) > (newest.sequence, newest.id)
 
     @property
     def now_ms(self) -> int:

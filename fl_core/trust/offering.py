@@ -38,7 +38,7 @@ class Offering:
         self.descendants = 0
         self._all = self.graph = graph
         if quarantine:
-            self.graph = Graph(graph.genesis, members=graph.members)
+            self.graph = Graph(graph.genesis, nodes=graph.nodes, members=graph.members)
             self.graph.author_list = graph.author_list
             for node in islice(graph, 1, None):
                 self.admit(node)
@@ -62,15 +62,19 @@ class Offering:
         """Take in an update that has just been added to the whole graph; whether it may be offered."""
         if self.graph is self._all:
             return True
-        taint = 0.0
         if self.lineage is not None:
-            taint = self.lineage.add(node)
-            self.descendants += taint > 0
-        if taint > self._max_taint or node in self.quarantine.suspects or node.author in self.quarantine.erased:
+            self.descendants += self.lineage.add(node) > 0
+        if self.withholds(node):
             self.withheld[node.author] += 1
             return False
-        self.graph.add(node)
+        self.graph.include(node)
         return True
+
+    def withholds(self, node: Node) -> bool:
+        """Whether one of the whole graph is not offered."""
+        quarantine = self.quarantine
+        is_named = node in quarantine.suspects or node.author in quarantine.erased
+        return bool(node.parents) and (is_named or self.taint(node) > self._max_taint)
 
     def taint(self, node: Node) -> float:
         """The share of its model that descends from quarantined steps, 0 to 1."""

@@ -61,7 +61,7 @@ def _affected(graph: Graph, offering: Offering, author: AuthorId) -> Affected:
     elif author in offering.quarantine.erased:
         state = Healing.ERASED
     else:
-        state = Healing.HEALED if newest is clean else Healing.LED_BACK
+        state = Healing.HEALED if newest == clean else Healing.LED_BACK
     left = None if clean is None else clean.id
     return Affected(author, newest.id, offering.taint(newest), offering.withheld[author], left, state)
 

@@ -1,0 +1,61 @@
+"""All updates of a served ledger by id: those asked for lately from memory, older ones from the journal."""
+
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+from cachetools import LRUCache
+
+from fl_core.dag.graph import Node
+from fl_core.types import TxId
+from ledger_server.store.errors import StoreError
+from ledger_server.store.journal import REPLAY_PAGE, Store
+
+REMEMBERED: Final = 4096
+"""Updates in memory, a kilobyte each: parents are nearly always among the newest."""
+
+
+class JournalNodes:
+    """See ``fl_core.dag.graph.Nodes``; safe to use from many threads. Its methods raise ``StoreError``.
+
+    Args:
+        store: The journal. What it holds beyond what was added here is not among these yet.
+        remembered: Updates in memory.
+    """
+
+    def __init__(self, store: Store, *, remembered: int = REMEMBERED) -> None:
+        self._store, self._count = store, 1  # genesis, which its graph holds
+        self._lately: LRUCache[TxId, Node] = LRUCache(remembered)
+        self._lock = threading.Lock()
+
+    def add(self, node: Node) -> None:
+        with self._lock:
+            self._lately[node.id] = node
+            self._count += 1
+
+    def get(self, transaction: TxId) -> Node | None:
+        with self._lock:
+            node = self._lately.get(transaction)
+        if node is None:
+            stored = self._store.transaction(transaction)
+            if stored is None or stored.arrival >= self._count:
+                return None
+            node = stored.node
+            with self._lock:
+                self._lately[transaction] = node
+        return node
+
+    def __contains__(self, transaction: TxId, /) -> bool:
+        try:
+            return self.get(transaction) is not None
+        except StoreError:  # /readyz says it
+            return False
+
+    def __iter__(self) -> Iterator[Node]:
+        after = 0
+        while page := self._store.page(after=after, limit=REPLAY_PAGE):
+            for stored in page:
+                if stored.arrival >= self._count:
+                    return
+                yield stored.node
+            after = page[-1].arrival
