@@ -1,7 +1,7 @@
 """All updates of a served ledger by id: those asked for lately from memory, older ones from the journal."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cachetools import LRUCache
@@ -32,6 +32,12 @@ class JournalNodes:
         with self._lock:
             self._lately[node.id] = node
             self._count += 1
+
+    def resume(self, count: int, newest: Iterable[Node]) -> None:
+        """Go on as if the first ``count`` of the journal had been added, these among them."""
+        self._count = count
+        with self._lock:
+            self._lately.update((node.id, node) for node in newest)
 
     def get(self, transaction: TxId) -> Node | None:
         with self._lock:

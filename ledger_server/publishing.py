@@ -57,7 +57,7 @@ from ledger_server.quotas import Quotas
 from ledger_server.reading import LedgerView, TransactionView
 from ledger_server.selecting import ForwardedEvidence, SelectionService
 from ledger_server.store.engine import LOG_BYTES
-from ledger_server.store.errors import StoreUnavailableError
+from ledger_server.store.errors import StoreError, StoreUnavailableError
 from ledger_server.store.journal import Entry, Store, StoredTransaction
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -151,6 +151,7 @@ class LedgerService(LedgerView):
         self.public_key: PublicKey = public_key_of(key)
         self.on_decided: Callable[[], None] = lambda: None
         super().__init__(store, cache_bytes=cache_bytes, server=self.public_key)
+        self._keep_summary()
         self.listeners: Listeners = Listeners()
         self.on_published: Callable[[Transaction, bytes | None], None] = lambda _, __: None
         self.on_read: Callable[[TxId], None] = lambda _: None
@@ -389,7 +390,14 @@ class LedgerService(LedgerView):
         for each, new in stored:
             each.context.run(self._show, new, each.figures, each.model, each.vector)
             each.context.run(each.on_shown, new.transaction)
+        self._keep_summary()
         return outcomes
+
+    def _keep_summary(self) -> None:
+        try:
+            self.keep_summary()
+        except StoreError as error:  # what was published is acknowledged all the same
+            logger.warning("the next start takes longer", extra={"reason": str(error)})
 
     def _catch_up(self) -> None:
         """Show what the journal holds beyond this ledger; peers learn of it when they pull.
@@ -425,7 +433,7 @@ class LedgerService(LedgerView):
                 nearest = None if distance is None else (found, distance)
             answer = self.node.admit(transaction, compared, figures=figures, slack=math.inf)
             assert isinstance(answer, Admitted), "every rule was asked before it was stored, with all before it"
-            self._header_bytes += len(transaction.header_bytes)
+            self._entered(answer.node, transaction)
             self.alarms.see(answer.node, header, nearest=nearest)  # before anybody can read of the update
         if compared is not None:
             self.selections.keep_vector(transaction.id, compared)

@@ -3,7 +3,7 @@
 Reading never waits for a publication that is being stored: it sees what was visible before.
 """
 
-import gc
+import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,18 @@ from fl_core.errors import CursorUnknownError, GenesisError, TransactionUnknownE
 from fl_core.ledger import Ledger
 from fl_core.node import LedgerNode
 from fl_core.retention import Retention
+from fl_core.sync.items import ItemSet
+from fl_core.trust.quarantine import NO_QUARANTINE
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
 from ledger_server.acts import MemberActs
 from ledger_server.history import JournalNodes
 from ledger_server.model_store import CachedModelStore
 from ledger_server.store.journal import REPLAY_PAGE, Store, StoredTransaction
 
+SUMMED_UP_EVERY: Final = 10_000
+"""Updates; at most so many are read when a server starts."""
+_VERSION: Final = 1
+"""Of what is summed up: whoever finds another reads the whole journal."""
 _author_of: Final = attrgetter("author")
 
 
@@ -82,9 +88,14 @@ class LedgerView:
         self.id: TxId = first.id
         self.lock: threading.RLock = threading.RLock()
         self.models: CachedModelStore = CachedModelStore(store, self.genesis.layout, cache_bytes=cache_bytes)
+        self._nodes = JournalNodes(store)
+        self._summed_up = 1
         genesis_model = self.models.vector(first.header.model_digest)
-        self.node: LedgerNode = LedgerNode(self.genesis, first, genesis_model, nodes=JournalNodes(store))
+        self.node: LedgerNode = LedgerNode(self.genesis, first, genesis_model, nodes=self._nodes)
         self.ledger: Ledger = self.node.ledger
+        self._header_bytes = len(first.header_bytes)
+        self.items: ItemSet = ItemSet([(0, self.id)], load=store.items)
+        self._resume()
         self.acts: MemberActs = MemberActs(
             store,
             self.id,
@@ -94,13 +105,8 @@ class LedgerView:
         )
         self.go_by_acts()
         self.acts.on_effect = self.go_by_acts
-        self._header_bytes = len(first.header_bytes)
-        gc.disable()  # the collector would walk through all of a growing ledger again and again, and find no cycle
-        try:
-            while self.read_on():
-                pass
-        finally:
-            gc.enable()
+        while self.read_on():
+            pass
 
     def forget(self, digests: Sequence[Digest]) -> None:
         """Let go of what memory holds of models that may have been pruned."""
@@ -110,6 +116,39 @@ class LedgerView:
         """Go by what the members have decided."""
         with self.lock:
             self.node.go_by(self.acts.effect, self.acts.authors, self.acts.quarantine)
+
+    def _entered(self, node: Node, transaction: Transaction) -> None:
+        """Note what is summed up of a transaction that has become visible; under the lock."""
+        self._header_bytes += len(transaction.header_bytes)
+        self.items.add(node.depth, node.id)
+
+    def _resume(self) -> None:
+        """Go on from what a server last summed up of this journal, if it is there and of this program."""
+        data = self.store.summary()
+        held = {} if data is None else json.loads(data)
+        if held.get("version") != _VERSION:
+            return
+        newest = [stored.node for stored in self.store.transactions(held["graph"]["newest"])]
+        self._nodes.resume(held["graph"]["count"], newest)
+        self.node.graph.resume(held["graph"], newest)
+        self.node.offer_anew(NO_QUARANTINE)
+        self.items = ItemSet.resumed(held["items"], load=self.store.items)
+        self._header_bytes = held["header_bytes"]
+        self._summed_up = len(self.ledger)
+
+    def keep_summary(self) -> None:
+        """Keep what is summed up of the ledger, if much has come since: who starts next reads on from there."""
+        with self.lock:
+            if len(self.ledger) < self._summed_up + SUMMED_UP_EVERY:
+                return
+            held = {
+                "version": _VERSION,
+                "graph": self.node.graph.summed_up(),
+                "items": self.items.blocks(),
+                "header_bytes": self._header_bytes,
+            }
+            self._summed_up = len(self.ledger)
+        self.store.keep_summary(json.dumps(held, separators=(",", ":")).encode())
 
     def read_on(self, seen: Callable[[Node, Transaction], None] = lambda _, __: None) -> int:
         """Take in a page of what the journal holds beyond this ledger: all of it at the start, then others' writing.
@@ -126,7 +165,7 @@ class LedgerView:
                 if stored.arrival == len(self.ledger):  # else another thread was faster
                     node = stored.node
                     self.node.restore(node)
-                    self._header_bytes += len(stored.transaction.header_bytes)
+                    self._entered(node, stored.transaction)
                     seen(node, stored.transaction)
         return len(page)
 

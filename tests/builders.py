@@ -3,18 +3,20 @@
 A model here is one layer of three weights and a bias, so that every expected number fits in a head.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 import numpy as np
+from cachetools import LRUCache
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.author import AuthorKind, author_of_secret
 from fl_core.dag.building import UnsignedTransaction, build_genesis, build_update
 from fl_core.dag.figures import Figures
 from fl_core.dag.genesis import NO_BOUND, Bounds, Component, Genesis, compare_layers
+from fl_core.dag.graph import Node
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Header, Transaction
@@ -134,9 +136,33 @@ def transaction_of(content: Mapping[str, Any]) -> Transaction:
     return Transaction(bytes.fromhex(content["header"]), author_signature, receipt_of(content["receipt"]))
 
 
+class FewNodes:
+    """Nodes of which three are in memory, as a server has them; a list stands for its journal, which is read anew."""
+
+    def __init__(self) -> None:
+        self._journal: list[Node] = []
+        self._lately: LRUCache[TxId, Node] = LRUCache(3)
+
+    def add(self, node: Node) -> None:
+        self._journal.append(node)
+        self._lately[node.id] = node
+
+    def get(self, transaction: TxId) -> Node | None:
+        if transaction not in self._lately:
+            found = [replace(node) for node in self._journal if node.id == transaction]
+            self._lately.update((node.id, node) for node in found)
+        return self._lately.get(transaction)
+
+    def __contains__(self, transaction: TxId, /) -> bool:
+        return self.get(transaction) is not None
+
+    def __iter__(self) -> Iterator[Node]:
+        return map(replace, self._journal)
+
+
 @dataclass
 class TinyLedger:
-    """A ledger in memory with its models, for tests that need a few transactions.
+    """A ledger in memory with its models, for tests that need a few transactions; its graph forgets nearly all of them.
 
     tiny = TinyLedger()
     a = tiny.publish("ann", [tiny.genesis_id], model(1, 2, 3))
@@ -152,7 +178,8 @@ class TinyLedger:
         self.transactions: dict[TxId, Transaction] = {self.genesis_transaction.id: self.genesis_transaction}
         self.models: dict[Digest, bytes] = {digest_of(self.genesis_model): self.genesis_model}
         self.attachments: dict[Digest, bytes] = {self.genesis.digest: self.genesis.document}
-        self.node = LedgerNode(self.genesis, self.genesis_transaction, flat(self.genesis.layout, self.genesis_model))
+        start = flat(self.genesis.layout, self.genesis_model)
+        self.node = LedgerNode(self.genesis, self.genesis_transaction, start, nodes=FewNodes())
         self.ledger = self.node.ledger
         self._keys: dict[str, Ed25519PrivateKey] = {}
 

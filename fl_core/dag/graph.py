@@ -9,9 +9,9 @@ half of the members must be ahead for it to be ahead.
 
 import math
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from fl_core.dag.author_list import AuthorList
 from fl_core.dag.figures import Figures, decode_figures
@@ -195,6 +195,36 @@ class Graph:
         """
         newest = self._newest.get(author)
         return newest is None or (sequence, transaction) > (newest.sequence, newest.id)
+
+    def summed_up(self) -> dict[str, Any]:
+        """All that it holds besides genesis, as JSON has it: ``resume`` goes on from there."""
+        first = {
+            author: {issuer or "": at_ms for issuer, at_ms in received.items()}
+            for author, received in self._first_received.items()
+        }
+        newest = [node.id for node in self._newest.values()]
+        return {
+            "count": self._count,
+            "tips": self.tips(),
+            "newest": newest,
+            "first": first,
+            "times": self._newest_receipts,
+        }
+
+    def resume(self, held: Mapping[str, Any], newest: Iterable[Node]) -> None:
+        """Hold what ``summed_up`` said of this graph once, before anything is added.
+
+        Args:
+            held: What it said.
+            newest: The nodes that it names so.
+        """
+        self._count, self._tips = held["count"], set(held["tips"])
+        self._newest = {node.author: node for node in newest}
+        self._first_received = {
+            author: {issuer or None: at_ms for issuer, at_ms in received.items()}
+            for author, received in held["first"].items()
+        }
+        self._newest_receipts, self._now_ms = dict(held["times"]), None
 
     @property
     def now_ms(self) -> int:

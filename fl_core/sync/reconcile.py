@@ -133,7 +133,8 @@ class Reconciliation:
 
     def first(self) -> bytes:
         """The first frame to send."""
-        return self._ask()
+        with self._items.lock:
+            return self._ask()
 
     def next(self, answer: bytes) -> bytes | None:
         """Read an answer. The next frame to send, or None at the end.
@@ -142,6 +143,10 @@ class Reconciliation:
             GossipFrameError: The frame is malformed, says something about what was not asked, or 100 rounds
                 brought nothing.
         """
+        with self._items.lock:
+            return self._next(answer)
+
+    def _next(self, answer: bytes) -> bytes | None:
         self.rounds += 1
         self._open = self._read_answer(answer) + self._open
         if len(self._open) > MAX_OPEN_RANGES:
@@ -221,6 +226,11 @@ def answer(items: ItemSet, frame: bytes, frame_limit: int = MAX_FRAME_BYTES) -> 
         ValueError: The limit is out of range.
     """
     _check_limit(frame_limit)
+    with items.lock:
+        return _answer(items, frame, frame_limit)
+
+
+def _answer(items: ItemSet, frame: bytes, frame_limit: int) -> bytes:
     reply = _Frame(frame_limit)
     for part in _read(frame, allowed=_ASKERS):
         start, stop = _indices(items, part)

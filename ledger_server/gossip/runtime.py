@@ -47,7 +47,6 @@ from fl_core.sync.effects import (
     SaveCursor,
     SendRequest,
 )
-from fl_core.sync.items import ItemSet
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import (
     Announcement,
@@ -139,7 +138,7 @@ class Gossip:
         """The acts that are kept here."""
         self.acts.merge(service.acts.all())
         self._checkpoint = OwnCheckpoint(service, key=key, now_ms=now_ms)
-        self._items = ItemSet((node.depth, node.id) for node in service.ledger)
+        self._items = service.items
         self._journal = ServiceJournal(service)
         self._cursors = CursorFile(data_dir / "gossip-cursors.json", epoch=self._journal.epoch)
         size = service.genesis.layout.nbytes

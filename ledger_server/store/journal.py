@@ -26,19 +26,42 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, Self, TypeVar
 
-from sqlalchemy import Connection, Executable, bindparam, delete, exists, func, insert, select, union_all, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Executable,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    tuple_,
+    union_all,
+    update,
+)
 
 from fl_core.dag.acts import SignedAct
 from fl_core.dag.graph import Node, bounded_by, node_of
 from fl_core.dag.receipt import decode_receipt
 from fl_core.dag.transaction import Header, Transaction
 from fl_core.models import Buffer
-from fl_core.types import ZERO_ID, Digest, PublicKey, TxId
+from fl_core.sync.items import Item
+from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of
 from ledger_server.store import acts, pending
 from ledger_server.store.blobs.protocol import BlobStore, ModelReader
 from ledger_server.store.database import Database
 from ledger_server.store.errors import LedgerExistsError, StoreError, StoreInconsistentError
-from ledger_server.store.tables import attachments, checkpoints, journal, models, selections, transactions
+from ledger_server.store.tables import (
+    HexBytes,
+    attachments,
+    checkpoints,
+    journal,
+    models,
+    selections,
+    summaries,
+    transactions,
+)
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
@@ -90,6 +113,15 @@ _IDS = (
     .order_by(transactions.c.arrival)
     .limit(bindparam("limit"))
 )
+_place = tuple_(transactions.c.depth, transactions.c.id)
+_ITEMS = (
+    select(transactions.c.depth, transactions.c.id)
+    .where(
+        _place > tuple_(bindparam("above", type_=BigInteger), bindparam("beyond", type_=HexBytes)),
+        _place <= tuple_(bindparam("depth", type_=BigInteger), bindparam("last", type_=HexBytes)),
+    )
+    .order_by(transactions.c.depth, transactions.c.id)
+)
 _BY_IDS = select(*_STORED).where(transactions.c.id.in_(bindparam("ids", expanding=True)))
 _CARRYING = select(*_STORED).where(transactions.c.model_digest.in_(bindparam("digests", expanding=True)))
 _PRUNED_UP_TO = (
@@ -122,6 +154,7 @@ _HELD_AMONG = select(models.c.digest).where(
 _HELD_BYTES = select(func.coalesce(func.sum(models.c.size), 0)).where(models.c.pruned_at_ms.is_(None))
 _IS_PRUNED = select(exists().where(models.c.digest == bindparam("digest"), models.c.pruned_at_ms.is_not(None)))
 _PRUNED_COUNT = select(func.count()).select_from(models).where(models.c.pruned_at_ms.is_not(None))
+_SUMMARY = select(summaries.c.data, summaries.c.digest).join(journal, journal.c.epoch == summaries.c.epoch)
 _CHECKPOINTS = select(checkpoints.c.served).order_by(checkpoints.c.member)
 _GENESIS_MODEL = select(transactions.c.model_digest).where(transactions.c.arrival == 0)
 _TO_PRUNE = select(models.c.digest, models.c.size).where(
@@ -385,6 +418,13 @@ class Store:
         with self.database.reading() as connection:
             return list(connection.execute(_IDS, {"start": start, "limit": limit}).scalars())
 
+    def items(self, after: Item | None, last: Item) -> list[Item]:
+        """Depths and ids beyond ``after`` (None: from the first on) up to ``last``, in their order."""
+        above, beyond = (-1, "") if after is None else after
+        asked = {"above": above, "beyond": beyond, "depth": last[0], "last": last[1]}
+        with self.database.reading() as connection:
+            return [(depth, TxId(id_)) for depth, id_ in connection.execute(_ITEMS, asked)]
+
     def transaction(self, transaction: TxId) -> StoredTransaction | None:
         return next(iter(self.transactions([transaction])), None)
 
@@ -407,6 +447,25 @@ class Store:
         """A genesis document, or a selection's evidence."""
         data: bytes | None = self._scalar(_ATTACHMENT, digest=digest)
         return data
+
+    # -- what a server sums up ----------------------------------------------------------------------
+
+    def keep_summary(self, data: bytes) -> None:
+        """Keep what a server sums up of the journal so far, in place of what was kept before.
+
+        Raises:
+            StoreUnavailableError: That is kept.
+        """
+        row = {"number": 1, "epoch": self.epoch(), "digest": digest_of(data), "data": data}
+        with self.database.writing(durable=False) as connection:
+            connection.execute(delete(summaries))
+            connection.execute(insert(summaries), row)
+
+    def summary(self) -> bytes | None:
+        """What was kept; None: nothing, or it is damaged, or of a journal in whose place a copy was put."""
+        with self.database.reading() as connection:
+            row = connection.execute(_SUMMARY).one_or_none()
+        return row.data if row is not None and digest_of(row.data) == row.digest else None
 
     # -- selections and acts ----------------------------------------------------------------------
 

@@ -176,6 +176,19 @@ act_signatures: Table = Table(
     sqlite_with_rowid=False,
 )
 
+summaries: Table = Table(
+    "summaries",
+    metadata,
+    # One row, written now and again: what a server that starts need not read the whole journal for.
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    _hex("epoch"),
+    _hex("digest"),
+    _bytes("data"),
+    CheckConstraint("number = 1", name="one_row"),
+    _long("epoch", 16),
+    _long("digest", 32),
+)
+
 checkpoints: Table = Table(
     "checkpoints",
     metadata,

@@ -1,6 +1,7 @@
 """Each transaction's row says what follows from its ancestors, so that a server need not hold these: depth, step bound.
 
-The rows that are there are filled in from the first to the last, as a ledger once did when it started.
+The rows that are there are filled in from the first to the last, as a server once did when it started. What a server
+sums up of them is kept too.
 """
 
 import sqlalchemy as sa
@@ -34,6 +35,17 @@ def upgrade() -> None:
         op.execute("ALTER TABLE transactions ENABLE TRIGGER transactions_no_change")
     op.create_index("ix_transactions_depth", "transactions", ["depth", "id"])
     op.create_index("ix_transactions_model_digest", "transactions", ["model_digest"])
+    op.create_table(
+        "summaries",
+        sa.Column("number", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("epoch", sa.LargeBinary, nullable=False),
+        sa.Column("digest", sa.LargeBinary, nullable=False),
+        sa.Column("data", sa.LargeBinary, nullable=False),
+        sa.CheckConstraint("number = 1", name=op.f("ck_summaries_one_row")),
+        sa.CheckConstraint("length(epoch) = 16", name=op.f("ck_summaries_epoch_size")),
+        sa.CheckConstraint("length(digest) = 32", name=op.f("ck_summaries_digest_size")),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_summaries")),
+    )
 
 
 def _fill_in(connection: sa.Connection) -> None:

@@ -228,6 +228,7 @@ def test_many_parents_are_kept(ledger: Store, tiny: TinyLedger) -> None:
     assert stored.transaction.header.parents == tuple(sorted(draft.id for draft in drafts))
 
 
+@pytest.mark.parametrize("blobs", ["database"])
 def test_a_row_says_how_deep_a_transaction_lies_and_what_bounds_its_step(
     ledger: Store, tiny: TinyLedger, database_url: str
 ) -> None:
@@ -252,6 +253,7 @@ def test_a_row_says_how_deep_a_transaction_lies_and_what_bounds_its_step(
             connection.execute(text(f"DROP INDEX ix_transactions_{name}"))
         for name in ("depth", "bounded_by"):
             connection.execute(text(f"ALTER TABLE transactions DROP COLUMN {name}"))
+        connection.execute(text("DROP TABLE summaries"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     schema.upgrade(database_url)
     assert places() == expected

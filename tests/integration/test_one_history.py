@@ -1,5 +1,6 @@
 """The server over a real database and the simulator's virtual servers, given one history, give the same answers."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,9 @@ from fl_simulator.ledgers.network import LocalUpdate, VirtualServers
 from fl_simulator.ledgers.record import model_digest
 from fl_simulator.seeds import Seeds
 from ledger_server.founding import create_ledger
+from ledger_server.history import JournalNodes
 from ledger_server.publishing import LedgerService
+from ledger_server.reading import LedgerView
 from ledger_server.store import open_store
 from tests.builders import LAYOUT, START, make_genesis
 
@@ -81,6 +84,9 @@ def test_one_history_has_one_set_of_answers(
     # The simulator keeps no evidence, without which a server takes nobody else's updates as parents.
     for check in ("check_parents", "check_publication"):
         monkeypatch.setattr(f"fl_core.node.{check}", lambda *_, **__: None)
+    # As in a ledger of a million: nearly nothing is in memory, and a start goes on from what is summed up.
+    monkeypatch.setattr("ledger_server.reading.JournalNodes", partial(JournalNodes, remembered=3))
+    monkeypatch.setattr("ledger_server.reading.SUMMED_UP_EVERY", 7)
     rng = np.random.default_rng(7)
     rules: dict[str, int] = {"max_parents": 4, "max_candidates": 5, "freshness_s": 12}
     genesis = make_genesis(selector=selector, selector_params=params, **rules)
@@ -102,6 +108,15 @@ def test_one_history_has_one_set_of_answers(
         (node,) = network.nodes
         assert service.tips() == (len(node.ledger), node.graph.tips())
         assert [*service.ledger] == [*node.ledger]
+        summed_up = store.summary()
+        assert summed_up is not None
+        for damaged in (b"", summed_up):  # who starts reads all of the journal, or what came since
+            store.keep_summary(damaged or b'{"version":0}')
+            again = LedgerView(store, cache_bytes=0)
+            assert again.node.graph.summed_up() == service.node.graph.summed_up()
+            assert again.node.candidate_rule.front() == service.node.candidate_rule.front()
+            assert [*again.items] == [*service.items] == sorted((each.depth, each.id) for each in node.ledger)
+            assert (again.items.total_sum, again.header_bytes()) == (service.items.total_sum, service.header_bytes())
         assert rules["freshness_s"] < STEPS, "some candidates went stale"
         service.close()
     network.close()

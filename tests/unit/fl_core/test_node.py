@@ -31,7 +31,7 @@ from fl_core.selection import SELECTORS, Selection, SelectionRequest
 from fl_core.selection.evidence import Evidence
 from fl_core.trust.refusal import refused_extension, refused_in
 from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
-from tests.builders import CREATED_AT_MS, START, TinyLedger, author_of, key_from_seed, make_genesis, model
+from tests.builders import CREATED_AT_MS, START, FewNodes, TinyLedger, author_of, key_from_seed, make_genesis, model
 from tests.reference.node import NaiveNode, Update
 
 SECRET = "5e" * 32
@@ -40,7 +40,8 @@ SELECTION = Digest("e4" * 32)
 
 def node_of(tiny: TinyLedger) -> LedgerNode:
     """A replica of a ledger that holds nothing but genesis."""
-    return LedgerNode(tiny.genesis, tiny.genesis_transaction, flat(tiny.genesis.layout, tiny.genesis_model))
+    start = flat(tiny.genesis.layout, tiny.genesis_model)
+    return LedgerNode(tiny.genesis, tiny.genesis_transaction, start, nodes=FewNodes())
 
 
 def vector(*values: float) -> Vector32:

@@ -2,12 +2,13 @@
 
 import hashlib
 import random
+from bisect import insort
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.sync.items import DEPTH_BYTES, ItemSet, varint
+from fl_core.sync.items import DEPTH_BYTES, Item, ItemSet, varint
 from fl_core.types import TxId
 from tests.reference import gossip as naive
 
@@ -123,13 +124,21 @@ def test_agrees_with_a_sorted_list(
         assert held.bisect_bound(held.separator(place)) == place
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_many_blocks_that_were_filled_in_any_order_agree_with_a_sorted_list(seed: int) -> None:
-    rng = random.Random(seed)
+@pytest.mark.parametrize("kept", ["all in memory", "three blocks", "three blocks, and resumed"])
+def test_many_blocks_that_were_filled_in_any_order_agree_with_a_sorted_list(kept: str) -> None:
+    rng = random.Random(len(kept))
     drawn = [(rng.randrange(20), TxId(rng.randbytes(32).hex())) for _ in range(3000)]
-    held, twin = ItemSet(drawn[:500]), naive.in_order(drawn)
+    journal, twin = naive.in_order(drawn[:500]), naive.in_order(drawn)
+
+    def load(after: Item | None, last: Item) -> list[Item]:
+        return [item for item in journal if (after is None or item > after) and item <= last]
+
+    held = ItemSet(journal) if kept == "all in memory" else ItemSet(journal, load=load, held=3)
     for place, item in enumerate(drawn[500:]):
+        insort(journal, item)
         held.add(*item)
+        if place == 1200 and kept.endswith("resumed"):
+            held = ItemSet.resumed(held.blocks(), load=load)
         # Asking in between keeps places that a later insertion moves.
         if place % 50 == 0:
             assert place_of(held, 99, A) == len(held) == 501 + place
