@@ -148,6 +148,7 @@ def grow(file: Path, *, authors: int, generations: int) -> list[TxId]:
                     "attachment_digest": None,
                     "figures": Figures(norm, Step(1.0, (1.0,)), (1 / len(approved),) * len(approved)).encode(),
                     "received_at_ms": STARTED_MS,
+                    "depth": generation + 1,
                 }
             )
     engine = make_engine(parse_url(f"sqlite:///{file}"))
