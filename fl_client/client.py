@@ -32,15 +32,26 @@ from fl_core.dag.author import AuthorKind, author_of_secret
 from fl_core.dag.building import build_update
 from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.dag.transaction import Header, transaction_id
-from fl_core.errors import DigestMismatchError, ParameterError, SelectionUnknownError, SequenceConflictError
+from fl_core.errors import (
+    BaseUnknownError,
+    DigestMismatchError,
+    ParameterError,
+    SelectionUnknownError,
+    SequenceConflictError,
+)
 from fl_core.models import Buffer
 from fl_core.selection.evidence import LED_BACK_FROM
+from fl_core.step_coding import LEAST_BYTES, encode_step
 from fl_core.trust.refusal import refused_in
 from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, digest_of
 from fl_core.wire import v1
 
 _JSON: Final = {"content-type": "application/json"}
 _REMEMBERED_SELECTIONS: Final = 4
+_UNSUPPORTED: Final = 415
+"""A server's answer to a part of a media type that it does not know."""
+_WORTH_CODING: Final = 0.9
+"""Of a model's size: what is hardly smaller is not worth a server's while to unfold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +173,7 @@ class LedgerClient(LedgerReader):
         metrics: Mapping[str, float] | None = None,
         sequence: int | None = None,
         created_at_ms: int | None = None,
+        coded: bool = False,
     ) -> Published:
         """Publish a trained model; any fault on the way is retried.
 
@@ -175,6 +187,8 @@ class LedgerClient(LedgerReader):
             metrics: Up to 32 finite numbers to keep beside it.
             sequence: This author's count of transactions. None: the next one.
             created_at_ms: Milliseconds since 1970 UTC. None: now.
+            coded: Send the model by what it differs by from the one that training began from, where that is in memory
+                and the server takes it (``fl_core.step_coding``); else whole.
 
         Raises:
             ModelError, TransactionError, SelectionUnknownError: Refused; nothing was published.
@@ -192,11 +206,11 @@ class LedgerClient(LedgerReader):
             created_at_ms=time.time_ns() // 1_000_000 if created_at_ms is None else created_at_ms,
         )
         try:
-            return self.publish_header(header, model)
+            return self.publish_header(header, model, coded=coded)
         except SequenceConflictError as conflict:
             if sequence is not None or conflict.next_sequence <= header.sequence:
                 raise
-            return self.publish_header(replace(header, sequence=conflict.next_sequence), model)
+            return self.publish_header(replace(header, sequence=conflict.next_sequence), model, coded=coded)
 
     def header_for(
         self,
@@ -259,10 +273,11 @@ class LedgerClient(LedgerReader):
             self._selections[digest_of(evidence.document.encode())] = evidence
 
     @span("publish")
-    def publish_header(self, header: Header, model: Buffer) -> Published:
+    def publish_header(self, header: Header, model: Buffer, *, coded: bool = False) -> Published:
         """Publish exactly this transaction; sending it again is answered with the same one, on any server.
 
-        A server that did not make the selection is sent its evidence as well, where that is at hand.
+        A server that did not make the selection is sent its evidence as well, where that is at hand. ``coded`` as for
+        ``publish``.
 
         Raises:
             As ``publish``.
@@ -286,8 +301,22 @@ class LedgerClient(LedgerReader):
             "model_digest": header.model_digest,
         }
 
+        short = self._coded(header, model) if coded else None
+
         def send(server: Server, deadline: float, **more: Any) -> tuple[v1.TransactionOut, bool]:
-            response = _send_publication(server, {**message, **more}, model, deadline)
+            nonlocal short
+            stated = {**message, **more}
+            if short is not None and server.takes_steps:
+                response = _send_publication(server, stated, short, deadline, media_type=v1.STEP_MEDIA_TYPE)
+                server.takes_steps = response.status != _UNSUPPORTED
+                try:
+                    if server.takes_steps:
+                        return self._session.parse(server, response, v1.TransactionOut), response.status == 201
+                except RefusedError as refused:
+                    if not isinstance(refused.error, BaseUnknownError):
+                        raise
+                    short = None
+            response = _send_publication(server, stated, model, deadline, media_type=v1.MODEL_MEDIA_TYPE)
             return self._session.parse(server, response, v1.TransactionOut), response.status == 201
 
         def attempt(server: Server, deadline: float) -> Published:
@@ -314,8 +343,26 @@ class LedgerClient(LedgerReader):
         self._remember_model(header.model_digest, bytes(model))
         return published
 
+    def _coded(self, header: Header, model: Buffer) -> bytes | None:
+        """The model by what it differs by from the one that its training began from, or from the selection's average.
 
-def _send_publication(server: Server, message: Mapping[str, Any], model: Buffer, deadline: float) -> Response:
+        None where neither is in memory, the ledger's layout is not known, or it would save too little.
+        """
+        if self._genesis is None or len(model) < LEAST_BYTES:
+            return None
+        with self._lock:
+            selection = self._selections.get(header.attachment_digest)
+        given = [Digest(selection.aggregate.digest)] if isinstance(selection, v1.SelectionOut) else []
+        for digest in (*given, header.start):
+            if (base := self._known_model(digest)) is not None:
+                coded = encode_step(self._genesis.genesis.layout, model, base, base_digest=digest)
+                return coded if len(coded) < _WORTH_CODING * len(model) else None
+        return None
+
+
+def _send_publication(
+    server: Server, message: Mapping[str, Any], model: Buffer, deadline: float, *, media_type: str
+) -> Response:
     """One multipart body in three pieces, so that the model is never copied."""
     boundary = secrets.token_hex(16)  # 128 random bits do not occur in a model by chance
     stated = {name: value for name, value in message.items() if value is not None}
@@ -323,7 +370,7 @@ def _send_publication(server: Server, message: Mapping[str, Any], model: Buffer,
         f'--{boundary}\r\nContent-Disposition: form-data; name="transaction"\r\n'
         f"Content-Type: application/json\r\n\r\n{json.dumps(stated, allow_nan=False)}\r\n"
         f'--{boundary}\r\nContent-Disposition: form-data; name="model"; filename="model.safetensors"\r\n'
-        f"Content-Type: {v1.MODEL_MEDIA_TYPE}\r\n\r\n"
+        f"Content-Type: {media_type}\r\n\r\n"
     )
     return server.endpoint.call(
         "POST",

@@ -42,10 +42,11 @@ from fl_client.training.errors import PrivacyBudgetError
 from fl_client.training.protocol import Arrays, Hints, Trainer
 from fl_core.dag.figures import step_from
 from fl_core.dag.genesis import DEFAULT_EPOCHS
-from fl_core.dag.steps import StepBound, shortened
+from fl_core.dag.steps import NO_STEP_BOUND, StepBound, shortened
 from fl_core.dag.transaction import transaction_id
 from fl_core.errors import ModelUnknownError, ParameterError
 from fl_core.models import Buffer, decode_model, encode_flat, flat
+from fl_core.step_coding import round_step
 from fl_core.trust.contribution import metrics_of
 from fl_core.trust.refusal import DEFAULT_MARGIN, Comparison, named_as_refused, refused_extension
 from fl_core.types import Digest, TxId, digest_of
@@ -53,6 +54,7 @@ from fl_core.wire.v1 import SelectionOut
 
 DEFAULT_PATIENCE_S: Final = 600.0
 DEFAULT_CONTRIBUTION_EVERY: Final = 10
+CODINGS: Final = ("whole", "exact", "rounded")
 _MAX_SELECTIONS: Final = 5
 _LONGEST_PAUSE_S: Final = 30.0
 _NEWS_EVERY_S: Final = 5.0
@@ -109,6 +111,9 @@ class Participant:
             from, for which that is refused (``fl_core.trust.refusal`` says what else it takes); None: never.
         contribution_every: At each so-manieth publication, and after each refusal, measure what up to four of the
             averaged models contribute (``fl_core.trust.contribution``); 0: never.
+        coding: How models are sent, of ``CODINGS``: whole; what they differ by from the model that training began from
+            (exact); or that, rounded before it is published (rounded: ``fl_core.step_coding.round_step``). None takes
+            genesis's hint ``coding``, else whole.
         epsilon_budget: The largest ε that this folder's trainings may spend in all, where they are private; None: any.
         delta: δ of that ε.
         now_ms: Milliseconds since 1970 UTC.
@@ -117,8 +122,8 @@ class Participant:
         ended_by: Why the last ``run`` ended by itself, in a line; empty where it was told how far to go, or stopped.
 
     Raises:
-        ParameterError: ``epochs`` or ``initial_epochs`` below 1, or the client has another key than ``state``; or the
-            folder's trainings were private and this trainer's are not, or the other way round.
+        ParameterError: ``epochs`` or ``initial_epochs`` below 1, or no such coding; or the client has another key than
+            ``state``; or the folder's trainings were private and this trainer's are not, or the other way round.
     """
 
     def __init__(
@@ -132,6 +137,7 @@ class Participant:
         merge: Merge | None = None,
         refuse_worse_than: float | None = DEFAULT_MARGIN,
         contribution_every: int = DEFAULT_CONTRIBUTION_EVERY,
+        coding: str | None = None,
         epsilon_budget: float | None = None,
         delta: float = DEFAULT_DELTA,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -141,6 +147,8 @@ class Participant:
                 raise ParameterError(f"{name} must be at least 1, not {value}")
         if client.author != state.author:
             raise ParameterError("make the client with the state's key: LedgerClient(…, key=state.key)")
+        if coding not in (None, *CODINGS):
+            raise ParameterError(f"coding must be one of {', '.join(CODINGS)}, not {coding!r}")
         if contribution_every < 0:
             raise ParameterError(f"contribution_every must be at least 0, not {contribution_every}")
         self._client, self._state = client, state
@@ -150,7 +158,7 @@ class Participant:
         self._beginnings = Beginnings(client, self._local, state, merge=merge, refuse_worse_than=refuse_worse_than)
         self._publisher = Publisher(client, state)
         self._epochs, self._initial_epochs = epochs, initial_epochs
-        self._contribution_every = contribution_every
+        self._contribution_every, self._coding = contribution_every, coding
         self._now_ms = now_ms
         self.ended_by = ""
         self._stop = threading.Event()
@@ -371,7 +379,9 @@ class Participant:
             start = {**decode_model(genesis.layout, beginning.model), **given.rest}
             result = self._local.train(start, epochs, hints)
         trained, rest = self._local.parted(genesis, result)
-        model, step_kept = self._within_bound(info, given, beginning, trained)
+        coding = self._coding or hints.get("coding")
+        self._publisher.coded = coding in ("exact", "rounded")
+        model, step_kept = self._within_bound(info, given, beginning, trained, rounded=coding == "rounded")
         with costs.phase("evaluate"):
             after = self._local.evaluate(genesis, model, rest)
         own_noise_std = given.noise_std if beginning.model == given.own else 0.0  # an average is shared with others
@@ -472,24 +482,32 @@ class Participant:
         return own if own is not None and digest_of(own) == digest else self._client.download(digest)
 
     def _within_bound(
-        self, info: GenesisInfo, given: Given, beginning: Beginning, trained: bytes
+        self, info: GenesisInfo, given: Given, beginning: Beginning, trained: bytes, *, rounded: bool
     ) -> tuple[bytes, float]:
-        """What was trained, its step shortened to what the ledger allows; and how much of the step is left of 1."""
+        """What was trained, its step shortened to what the ledger allows; and how much of the step is left of 1.
+
+        Rounded besides, where that is asked for and leaves the step as short as it must be.
+        """
         layout, selection, origin = info.genesis.layout, given.selection, given.aggregate
         told = selection.max_step if beginning.alone is None else selection.max_step_alone
-        if told is None or (told.norm is None and not told.by_tensor):
+        is_bound = told is not None and (told.norm is not None or told.by_tensor)
+        if not (is_bound or rounded):
             return trained, 1.0
         if beginning.alone is not None or selection.source == "own":  # measured from the parent
             parent = (beginning.alone or selection.parents)[0]
             origin = self._client.genesis_model() if parent == info.ledger else beginning.model
         average, model = flat(layout, origin), flat(layout, trained)
-        bound = StepBound(math.inf if told.norm is None else told.norm, tuple(told.by_tensor))
-        kept = shortened(model, average, bound, layout=layout)
-        if kept is model:
-            return trained, 1.0
-        share = step_from(average, kept, layout=layout).norm / step_from(average, model, layout=layout).norm
-        logger.info("the step is longer than the ledger allows: kept %.0f %% of it", 100 * share)
-        return encode_flat(layout, kept), share
+        bound = NO_STEP_BOUND
+        if told is not None:
+            bound = StepBound(math.inf if told.norm is None else told.norm, tuple(told.by_tensor))
+        kept, share = shortened(model, average, bound, layout=layout), 1.0
+        if kept is not model:
+            share = step_from(average, kept, layout=layout).norm / step_from(average, model, layout=layout).norm
+            logger.info("the step is longer than the ledger allows: kept %.0f %% of it", 100 * share)
+        if rounded:
+            coarse = round_step(layout, kept, average)
+            kept = coarse if shortened(coarse, average, bound, layout=layout) is coarse else kept
+        return trained if kept is model else encode_flat(layout, kept), share
 
 
 def _judged_metrics(judged: Comparison | None) -> dict[str, float]:

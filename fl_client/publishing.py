@@ -48,10 +48,15 @@ class Outcome:
 
 
 class Publisher:
-    """Publishes for one participant."""
+    """Publishes for one participant.
+
+    Attributes:
+        coded: As for ``LedgerClient.publish``.
+    """
 
     def __init__(self, client: LedgerClient, state: ParticipantState) -> None:
         self._client, self._state = client, state
+        self.coded = False
 
     def resume(self, header: Header, model: Buffer) -> Outcome:
         """Go on with the publication that an earlier run left written down."""
@@ -69,7 +74,7 @@ class Publisher:
         for corrections in count():
             self._state.begin(header, model, evidence=self._client.evidence(header.attachment_digest))
             try:
-                published = self._client.publish_header(header, model)
+                published = self._client.publish_header(header, model, coded=self.coded)
             except (ModelError, TransactionError, UnknownError) as refusal:
                 if self._is_known(header):
                     outcome = Outcome(header, created=False, server=None)

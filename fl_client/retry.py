@@ -46,6 +46,7 @@ class Server:
         failures: In a row.
         resting_until: Until when it is asked last.
         closed_until: Until when it has asked to be left alone (Retry-After).
+        takes_steps: Whether it takes coded models, as far as is known.
     """
 
     endpoint: Endpoint
@@ -53,6 +54,7 @@ class Server:
     failures: int = 0
     resting_until: float = 0.0
     closed_until: float = 0.0
+    takes_steps: bool = True
 
 
 Attempt: TypeAlias = Callable[[Server, float], T]

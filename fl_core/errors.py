@@ -25,6 +25,7 @@
     │   ├── TransactionUnknownError      transaction-unknown
     │   ├── ModelUnknownError            model-unknown
     │   ├── ModelPrunedError             model-pruned
+    │   ├── BaseUnknownError             base-unknown
     │   ├── SelectionUnknownError        selection-unknown
     │   └── CursorUnknownError           cursor-unknown
     ├── AccessError           who asks may not
@@ -239,6 +240,12 @@ class ModelPrunedError(UnknownError):
     def __init__(self, message: str = "the model was pruned here", *, digest: str = "") -> None:
         super().__init__(message)
         self.digest = digest
+
+
+class BaseUnknownError(UnknownError):
+    """A model came coded (``fl_core.step_coding``) by one that is not at hand here; send it whole."""
+
+    code = "base-unknown"
 
 
 class SelectionUnknownError(UnknownError):

@@ -13,9 +13,10 @@ from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.aggregation.model import aggregate_model
 from fl_core.aggregation.span_pool import SpanPool
 from fl_core.dag.graph import Node
-from fl_core.errors import ModelPrunedError, ModelUnknownError
+from fl_core.errors import BaseUnknownError, ModelPrunedError, ModelUnknownError, UnknownError
 from fl_core.models import Buffer, flat
-from fl_core.types import Digest, TxId, Vector32, digest_of
+from fl_core.step_coding import base_of, decode_step
+from fl_core.types import ZERO_ID, Digest, TxId, Vector32, digest_of
 from ledger_server.reading import LedgerView
 
 K = TypeVar("K", bound=Hashable)
@@ -84,6 +85,21 @@ class Aggregates:
                 raise missing
             raise ModelUnknownError(f"model {digest[:16]}… not found; request a new selection to get a fresh aggregate")
         return found
+
+    def rebuilt(self, coded: Buffer) -> Buffer:
+        """A model that came coded: by any that this server would give, an update's or an average of late.
+
+        Raises:
+            ModelMalformedError: It is no coded model of this ledger.
+            BaseUnknownError: The model that it is coded by is not here (any more).
+            ModelCorruptError: As ``model``.
+        """
+        base = base_of(coded)
+        try:
+            data = None if base == ZERO_ID else self.model(base)
+        except UnknownError as error:
+            raise BaseUnknownError(f"the model that it is coded by is not at hand ({error}); send it whole") from error
+        return decode_step(self._view.genesis.layout, coded, data)
 
     def _average(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
         """From memory, or computed by one of those who ask for it now."""

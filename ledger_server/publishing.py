@@ -189,6 +189,7 @@ class LedgerService(LedgerView):
         publication: Publication,
         model: Buffer,
         *,
+        is_coded: bool = False,
         forwarded: ForwardedEvidence | None = None,
         token: str | None = None,
     ) -> PublicationResult:
@@ -196,13 +197,17 @@ class LedgerService(LedgerView):
 
         Args:
             publication: What the client says.
-            model: The model's file.
+            model: The model's file, or what it differs by from another one (``fl_core.step_coding``).
+            is_coded: Whether it is that.
             forwarded: Evidence of the selection, where another server made it.
             token: Id of the bearer token that came with it.
 
         Raises:
             ModelError, TransactionError, SelectionUnknownError, QuotaExceededError: Refused; nothing has changed.
+            BaseUnknownError: The model that it is coded by is not at hand here.
         """
+        if is_coded:
+            model = self.aggregates.rebuilt(model)
         digest = digest_of(model)
         if publication.claimed_model not in (None, digest):
             raise DigestMismatchError(

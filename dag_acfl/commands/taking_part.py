@@ -63,6 +63,13 @@ class Participation:
     contribution_every: Annotated[
         int, typer.Option(min=0, help="At every so-manieth update, measure whose models help; 0: never.")
     ] = 10
+    coding: Annotated[
+        str | None,
+        typer.Option(
+            help="How models are sent: whole; exact, what training has changed; rounded, the same to some eight bits. "
+            "Default: as genesis has it, else whole."
+        ),
+    ] = None
     patience_s: Annotated[float, typer.Option(min=0, help="Seconds to wait in all while no server can be reached.")] = (
         600.0
     )
@@ -129,6 +136,7 @@ def take_part(
             kept,
             refuse_worse_than=margin,
             contribution_every=how.contribution_every,
+            coding=how.coding,
             **options,
         )
 

@@ -15,6 +15,8 @@ from fl_core.dag.transaction import MAX_METRICS, MAX_PARENTS
 from fl_core.types import JsonScalar
 
 MODEL_MEDIA_TYPE: Final = "application/vnd.safetensors"
+STEP_MEDIA_TYPE: Final = "application/vnd.dag-acfl.step"
+"""A model by what it differs by from another one (``fl_core.step_coding``)."""
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 MAX_CARRIED_EVIDENCE: Final = 48 * 1024
 """Characters of evidence that a publication may bring along: more than a hundred candidates."""

@@ -21,7 +21,7 @@ UPLOAD_SLACK: Final = 64 * 1024
 """A model a little too large is still read, so that the refusal can say what is wrong with it."""
 _PART_TYPES: Final[dict[bytes | None, tuple[str, ...]]] = {
     b"transaction": ("application/json",),
-    b"model": (v1.MODEL_MEDIA_TYPE, "application/octet-stream"),
+    b"model": (v1.MODEL_MEDIA_TYPE, "application/octet-stream", v1.STEP_MEDIA_TYPE),
 }
 
 _AS_IT_IS: Final = (b"binary", b"8bit", b"7bit")
@@ -47,8 +47,8 @@ def parse_json(body: Buffer, message: type[M]) -> M:
         raise invalid(error) from error
 
 
-async def publication_form(request: Request, *, model_bytes: int) -> tuple[v1.PublishRequest, Buffer]:
-    """The two parts of a publication: its transaction, and the model.
+async def publication_form(request: Request, *, model_bytes: int) -> tuple[v1.PublishRequest, Buffer, bool]:
+    """The two parts of a publication: its transaction, and the model; and whether that is coded.
 
     Args:
         request: With a body of ``multipart/form-data``.
@@ -64,13 +64,14 @@ async def publication_form(request: Request, *, model_bytes: int) -> tuple[v1.Pu
     parts = _parts(bytes(body), boundary=options.get(b"boundary", b""))
     for part in parts:
         types = _PART_TYPES.get(part.name, ())
-        stated = part.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if types and stated and stated.decode("latin-1") not in types:
+        if types and part.media_type and part.media_type not in types:
             raise Problem("unsupported-media-type", f"a part must be {' or '.join(types)}")
     named = {part.name: part for part in parts}
     if len(parts) != len(_PART_TYPES) or named.keys() != _PART_TYPES.keys():
         raise Problem("parts-invalid", "send the parts transaction and model, each once, and no others")
-    return parse_json(named[b"transaction"].data, v1.PublishRequest), named[b"model"].data
+    model = named[b"model"]
+    asked = parse_json(named[b"transaction"].data, v1.PublishRequest)
+    return asked, model.data, model.media_type == v1.STEP_MEDIA_TYPE
 
 
 @dataclass
@@ -83,6 +84,10 @@ class _Part:
     @property
     def name(self) -> bytes | None:
         return parse_options_header(self.headers.get(b"content-disposition"))[1].get(b"name")
+
+    @property
+    def media_type(self) -> str:
+        return self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
 
 
 def _parts(body: bytes, *, boundary: bytes) -> list[_Part]:

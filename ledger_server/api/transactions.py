@@ -29,7 +29,7 @@ from ledger_server.api.model_response import bytes_response
 from ledger_server.api.models import MODEL_ANSWERS
 from ledger_server.api.parsing import publication_form
 from ledger_server.api.serializers import transaction_out
-from ledger_server.http.access import Access, name_caller, name_update, requires, token_of
+from ledger_server.http.access import Access, hold, name_caller, name_update, requires, token_of
 from ledger_server.selecting import ForwardedEvidence
 
 router: APIRouter = APIRouter(tags=["transactions"])
@@ -50,7 +50,7 @@ _REQUEST_BODY: dict[str, Any] = {
                 },
                 "encoding": {
                     "transaction": {"contentType": "application/json"},
-                    "model": {"contentType": v1.MODEL_MEDIA_TYPE},
+                    "model": {"contentType": f"{v1.MODEL_MEDIA_TYPE}, {v1.STEP_MEDIA_TYPE}"},
                 },
             }
         },
@@ -73,11 +73,13 @@ _REQUEST_BODY: dict[str, Any] = {
 async def publish(
     request: Request, service: ServiceDep, server: ServerDep, gossip: GossipDep, *, brief: Brief = False
 ) -> Response:
-    """Two parts: ``transaction`` (JSON) and ``model`` (safetensors). Acknowledged only once it is durable.
+    """Two parts: ``transaction`` (JSON) and ``model`` (safetensors, or coded). Acknowledged only once it is durable.
 
     Publishing the same bytes again is answered 200 with the same transaction.
     """
-    asked, model = await publication_form(request, model_bytes=service.genesis.layout.nbytes)
+    asked, model, is_coded = await publication_form(request, model_bytes=service.genesis.layout.nbytes)
+    if is_coded:
+        hold(request.scope, service.genesis.layout.nbytes)
     with measured(server.metrics.published, server.metrics.publish_s) as outcome:
         forwarded = None if asked.evidence is None else _forwarded(asked.evidence)
         publication, token = _publication(asked), token_of(request.scope)
@@ -85,7 +87,7 @@ async def publish(
             author = shown_author(publication.author, secret=publication.secret)
             token.check_author(author, service.acts.authors)
         by = None if token is None else token.id
-        work = partial(service.publish, publication, model, forwarded=forwarded, token=by)
+        work = partial(service.publish, publication, model, is_coded=is_coded, forwarded=forwarded, token=by)
         published = await run_with_peers(work, gossip=gossip, request=request)
         outcome(published.created)
     transaction = published.view.stored.transaction

@@ -124,6 +124,11 @@ def holder_of(scope: Scope) -> str:
     return _exchange_of(scope).holder
 
 
+def hold(scope: Scope, size: int) -> None:
+    """Count what a request's body unfolds to as if it had come so (``TimedExchange.hold``)."""
+    _exchange_of(scope).hold(size)
+
+
 def _exchange_of(scope: Scope) -> TimedExchange:
     exchange = scope["state"][EXCHANGE]
     assert isinstance(exchange, TimedExchange), "RequestMiddleware sets it"

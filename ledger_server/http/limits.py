@@ -244,15 +244,19 @@ class TimedExchange:
         self.body_ended = not message.get("more_body", False)
         self.bytes_in += size
         self._behind_s = max(0.0, self._behind_s - size / self._server.settings.http.min_bytes_per_s)
-        self._held_bytes += size
-        self._server.body_bytes.take(self.holder, size)
         if self._connection is not None:
             self._connection.pending_bytes = 0
+        self.hold(size)
+        return message
+
+    def hold(self, size: int) -> None:
+        """Count bytes of a body, or what they unfold to; raises a ``Problem`` where there is no room for them (503)."""
+        self._held_bytes += size
+        self._server.body_bytes.take(self.holder, size)
         # A request that is alone is served whatever its size, which its route limits.
         if self._held_bytes < self._server.body_bytes.total and self._server.body_bytes.excess(self.holder) > 0:
             self._release()
             raise Problem("too-busy", "as many bytes are being received as may be; try again")
-        return message
 
     async def send(self, message: Message) -> None:
         """Pass the answer on; before its end, drop what still comes of a body that was not read."""

@@ -24,6 +24,7 @@ from fl_client import (
     reader,
     transport,
 )
+from fl_client import client as client_module
 from fl_core.dag.author import author_of_secret
 from fl_core.errors import (
     DigestMismatchError,
@@ -587,3 +588,31 @@ def test_every_public_name_is_there_and_no_other() -> None:
     assert list(fl_client.__all__) == sorted(fl_client.__all__)
     with pytest.raises(AttributeError):
         _ = fl_client.nothing
+
+
+# -- coded models -------------------------------------------------------------------------------------
+
+
+def test_a_server_that_knows_no_coded_models_is_sent_whole_ones_from_then_on(
+    server: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "LEAST_BYTES", 0)
+    monkeypatch.setattr(client_module, "_WORTH_CODING", 100.0)
+    with client_of(server) as client:
+        client.genesis_model()
+        start = client.genesis().model_digest
+        server.spoil("/v1/transactions", answer=problem(415, "unsupported-media-type"))
+        for number, posts in enumerate((2, 3)):
+            client.publish(model(number), parents=[server.tiny.genesis_id], start=start, num_examples=1, coded=True)
+            assert len([each for each in server.asked if each.method == "POST"]) == posts
+
+
+def test_who_lacks_the_base_is_sent_the_whole_model(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "LEAST_BYTES", 0)
+    monkeypatch.setattr(client_module, "_WORTH_CODING", 100.0)
+    with client_of(server) as client:
+        client.genesis_model()
+        start = client.genesis().model_digest
+        server.spoil("/v1/transactions", answer=problem(409, "base-unknown"))
+        published = client.publish(model(1), parents=[server.tiny.genesis_id], start=start, num_examples=1, coded=True)
+    assert server.tiny.models[server.tiny.transactions[published.id].header.model_digest] == model(1)

@@ -187,7 +187,7 @@ WHOLE = form(part("transaction", DOCUMENT), model_part(MODEL))
 def read(*pieces: bytes, content_type: str = f"multipart/form-data; boundary={BOUNDARY}") -> tuple[int, bytes]:
     """The number of examples and the model, of a body that comes in these pieces."""
     asked = request(body=pieces, content_type=content_type)
-    transaction, model = asyncio.run(publication_form(asked, model_bytes=1000))
+    transaction, model, _ = asyncio.run(publication_form(asked, model_bytes=1000))
     return transaction.num_examples, bytes(model)
 
 
