@@ -37,6 +37,7 @@ PROGRAMS = (
     "simulator_training",
     "simulator_round",
     "graphs",
+    "step_coding",
     "steady_state",
 )
 TAKES_FOLDER = frozenset(PROGRAMS) - {
@@ -47,6 +48,7 @@ TAKES_FOLDER = frozenset(PROGRAMS) - {
     "simulator_training",
     "simulator_round",
     "graphs",
+    "step_coding",
     "steady_state",
 }
 TIMEOUT_S = 900

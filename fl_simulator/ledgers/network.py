@@ -29,6 +29,7 @@ from fl_core.errors import ModelNormError, StepTooLongError, TransactionError
 from fl_core.models import model_norm
 from fl_core.node import LedgerNode
 from fl_core.selection import SelectionRequest
+from fl_core.step_coding import round_step
 from fl_core.trust.quarantine import decisions, quarantine_of
 from fl_core.types import AuthorId, Digest, TxId, Vector32
 from fl_simulator.errors import SimulationError
@@ -74,6 +75,7 @@ class VirtualServers:
         num_clients: How many clients there are.
         count: How many servers; client c calls on server ``c % count`` until it is moved.
         delay: Time between two servers; None: none.
+        round_steps: Whether clients round what they publish (``fl_core.step_coding.round_step``).
     """
 
     def __init__(
@@ -85,8 +87,9 @@ class VirtualServers:
         num_clients: int,
         count: int = 1,
         delay: Delay | None = None,
+        round_steps: bool = False,
     ) -> None:
-        self.genesis = genesis
+        self.genesis, self._round_steps = genesis, round_steps
         self._keys = [_key(seeds, "client key", client) for client in range(num_clients)]
         self._server_keys = [_key(seeds, "server key", server) for server in range(count)]
         self.authors: tuple[AuthorId, ...] = tuple(AuthorKind.ED25519.author(public_key_of(key)) for key in self._keys)
@@ -221,6 +224,14 @@ class VirtualServers:
         vector = shortened(update.vector, averages[update.parents], bound, layout=self.genesis.layout)
         return replace(update, vector=vector)
 
+    def _rounded(self, update: LocalUpdate, averages: dict[tuple[TxId, ...], Vector32]) -> LocalUpdate:
+        """The update, rounded as a client does that wants to send little."""
+        if not (self._round_steps and np.isfinite(update.vector).all()):
+            return update
+        if update.parents not in averages:
+            averages[update.parents] = self.aggregate(update.parents)
+        return replace(update, vector=round_step(self.genesis.layout, update.vector, averages[update.parents]))
+
     def _figures(self, update: LocalUpdate, averages: dict[tuple[TxId, ...], Vector32]) -> Figures:
         """What is recorded of an update; its step only where the ledger bounds steps, as the average is made again."""
         parents = update.parents
@@ -249,7 +260,7 @@ class VirtualServers:
         """
         published: list[TxId] = []
         averages: dict[tuple[TxId, ...], Vector32] = {}
-        updates = [self._within_bound(update, averages) for update in updates]
+        updates = [self._within_bound(self._rounded(update, averages), averages) for update in updates]
         signed = self._threads.map(lambda update: self._sign(update, now=now), updates)
         for update, transaction in zip(updates, signed, strict=True):
             if not np.isfinite(update.vector).all():

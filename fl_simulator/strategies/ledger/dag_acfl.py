@@ -90,6 +90,9 @@ class _OwnParams:
         doc="Least loss of accuracy, on samples that a client holds out (``run.held_out``), for which it refuses an "
         "average; by more than chance. 1: none is refused, and without held-out samples none is, either.",
     )
+    round_steps: bool = parameter(
+        False, doc="Whether clients round what they publish, to a sixteenth of the step's size, to send a fifth of it."
+    )
     roaming: float = parameter(
         0.0, at_least=0.0, at_most=1.0, doc="Probability that a client turns to another server before it asks."
     )
@@ -191,6 +194,7 @@ class DagAcflClients(LedgerStrategy):
             num_clients=world.num_clients,
             count=own.servers,
             delay=lambda _origin, _server: own.gossip_delay,
+            round_steps=own.round_steps,
         )
         self.choices: Sequence[Choice] = ()
         self._selectors = SelectorPool(params.selector.name, params.selector.params, workers=world.workers)
