@@ -81,8 +81,6 @@ class MemberActs:
         """Called, under this object's lock, when the acts come to something else."""
         self.checkpoints: dict[PublicKey, ServedCheckpoint] = {}
         """Those by which this server joined, by member."""
-        for served in map(ServedCheckpoint, store.checkpoints()):
-            self.checkpoints[served.checkpoint.member] = served
         self.effect: Effect = acts_in_effect((), founders=self._founders, threshold=self._threshold)
         self.quarantine: Quarantine = NO_QUARANTINE
         self.authors: AuthorList = list_authors((), self.effect, genesis=genesis)
@@ -205,15 +203,17 @@ class MemberActs:
             return tuple(self._acts[each] for each in sorted(self._acts))
 
     def refresh(self) -> None:
-        """Take in what another process of this machine has kept: the command ``dag-acfl members``.
+        """Take in what another process has kept: one that serves the ledger, or the command ``dag-acfl members``.
 
         Raises:
             StoreError: The store cannot be read.
         """
         with self._lock:
-            count = self._store.count_act_signatures()
-            if count == self._signatures:
+            count, kept = self._store.count_act_signatures(), self._store.checkpoints()
+            if count == self._signatures and kept == [self.checkpoints[each].data for each in sorted(self.checkpoints)]:
                 return
+            served = map(ServedCheckpoint, kept)
+            self.checkpoints = {each.checkpoint.member: each for each in served}
             new: list[SignedAct] = []
             for signed in self._store.acts():
                 held = self._acts.get(signed.id)

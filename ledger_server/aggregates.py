@@ -77,8 +77,10 @@ class Aggregates:
         found = self._models.get(digest)
         with self._lock:
             parents = self._parents.get(digest)
+        if found is None and parents is None and (parents := self._view.store.averaged(digest)) is not None:
+            self._view.follow()  # another process has told of it, and may have written what it is the average of
         if found is None and parents is not None:
-            with suppress(ModelPrunedError):  # of one that it is the average of
+            with suppress(ModelPrunedError, KeyError):  # of one that it is the average of
                 found = self._average(parents)[1]
         if found is None:
             if isinstance(missing := self._models.missing(digest), ModelPrunedError):

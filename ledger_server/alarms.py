@@ -44,13 +44,19 @@ class ServerAlarms:
         """Look at an update of the journal; nobody is told."""
         self._look(node, header)
 
-    def see(self, node: Node, header: Header, *, nearest: tuple[TxId, float] | None) -> None:
-        """Look at an update that has been admitted."""
-        found = self._look(node, header, nearest)
+    def follow(self, node: Node, header: Header) -> tuple[Alarm, ...]:
+        """Look at an update that another process has admitted and told of: here, those who listen are."""
+        return self._remembered(node, self._look(node, header))
+
+    def _remembered(self, node: Node, found: tuple[Alarm, ...]) -> tuple[Alarm, ...]:
         if found:
             with self._lock:
                 self._of_update[node.id] = found
-        for alarm in found:
+        return found
+
+    def see(self, node: Node, header: Header, *, nearest: tuple[TxId, float] | None) -> None:
+        """Look at an update that has been admitted."""
+        for alarm in self._remembered(node, self._look(node, header, nearest)):
             logger.warning(
                 "alarm",
                 extra={"kind": alarm.kind, "author": alarm.author, "transaction": alarm.update, "why": alarm.detail},

@@ -7,6 +7,7 @@ The app owns what it opens: the store and the listeners' streams end with its li
 
 import logging
 import time
+from asyncio import Event, create_task, wait
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from typing import Any, Final
@@ -20,6 +21,7 @@ from starlette.middleware.cors import CORSMiddleware
 from ledger_server.api import events, gossip, health, ledger, models, pages, selections, transactions
 from ledger_server.api.documentation import EVERYWHERE, describe
 from ledger_server.build import build
+from ledger_server.following import Following
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.http.access import RequestGuard
@@ -131,6 +133,10 @@ def create_app(
             state.metrics.queue_length.set_function(lambda: workers.statistics().tasks_waiting)
             async with AsyncExitStack() as running:
                 running.callback(resources.close)
+                ending = Event()
+                following = create_task(app.state.following.until(ending))
+                running.push_async_callback(wait, [following])  # not cancelled: its thread would still read
+                running.callback(ending.set)
                 pruning.start()
                 running.push_async_callback(run_sync, pruning.stop)
                 running.push_async_callback(app.state.gossip.stop)
@@ -147,6 +153,7 @@ def create_app(
 
         app = _api(lifespan, docs_enabled=settings.docs_enabled, guard=guard)
         app.state.service, app.state.server = service, state
+        app.state.following = Following(service.follow)
         app.state.gossip = Gossip(
             service,
             key=own_key,

@@ -63,9 +63,10 @@ class CachedModelStore:
         with self._lock:
             return self._cache.get(digest)
 
-    def forget(self, digests: Iterable[Digest]) -> None:
+    def forget(self, digests: Iterable[Digest] | None) -> None:
+        """Let go of these; None: of all."""
         with self._lock:
-            for digest in digests:
+            for digest in list(self._cache) if digests is None else digests:
                 self._cache.pop(digest, None)
 
     def get(self, digest: Digest) -> Buffer | None:

@@ -1,34 +1,25 @@
-"""Selections that wait for their publication: in memory at once, in the store soon after, several together.
+"""Selections that wait for their publication: in the store before their client is told, several together.
 
-A client is answered before its selection is on disk. Nothing is promised of it: whoever holds one that a crash took
-asks for a new selection, as after a power cut (``Store.keep_selections``). What a client publishes before that never
-goes through the store's waiting list at all.
+So each process that serves the ledger knows them, and a crash takes none; a power cut may (``Store.keep_selections``).
 """
 
-import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from cachetools import LRUCache
 
 from fl_core.selection.evidence import Evidence
-from fl_core.types import Digest
-from ledger_server.store.errors import StoreError
+from fl_core.types import Digest, TxId
+from ledger_server.group_commit import GroupCommit
 from ledger_server.store.journal import Store
 
-logger: logging.Logger = logging.getLogger(__name__)
-
-_FLUSH_AFTER_S: Final = 0.05
-"""How long a selection may be in memory only."""
-_RETRY_AFTER_S: Final = 1.0
-_MOST_PENDING: Final = 1024
-"""Beyond it, whoever asks writes: a store that fails is then the asker's 503, not this process's memory."""
 _REFRESH_MS: Final = 60_000
-"""A selection that was kept less than this ago is not written again only to be younger."""
+"""What was kept less than this ago is not written again only to be younger."""
 _FORGET_EVERY: Final = 256
 """Selections written between two sweeps of those that led to nothing: rare enough to cost nothing; a soft bound."""
+_AVERAGES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +31,12 @@ class SelectionRecord:
     evidence: Evidence
 
 
+_Told: TypeAlias = tuple[SelectionRecord | None, Mapping[Digest, Sequence[TxId]]]
+"""A selection, and of which updates its average is the average; either may be known already."""
+
+
 class PendingSelections:
-    """Keeps selections for their publication, and forgets those that led to none.
+    """Keeps selections for their publication, and forgets those that led to none. Safe to share between threads.
 
     Args:
         store: Where they are kept.
@@ -62,98 +57,57 @@ class PendingSelections:
     ) -> None:
         self._store, self._now_ms = store, now_ms
         self._max_unpublished, self._lifetime_ms = max_unpublished, lifetime_ms
-        self._recent: LRUCache[Digest, tuple[SelectionRecord, int]] = LRUCache(recent)  # with the time of keeping
-        self._pending: dict[Digest, SelectionRecord] = {}
+        # Each with the time of keeping.
+        self._recent: LRUCache[Digest, tuple[SelectionRecord, int]] = LRUCache(recent)
+        self._averages: LRUCache[Digest, int] = LRUCache(_AVERAGES)
         self._lock = threading.Lock()
-        self._flushing = threading.Lock()
         self._written = 0
-        self._wake, self._closed = threading.Event(), threading.Event()
-        self._writer: threading.Thread | None = None
+        self._write = GroupCommit[_Told, None](self._write_together, fits=lambda *_: True)
 
-    def keep(self, record: SelectionRecord) -> bool:
-        """Keep a selection; False when memory knows it, which counts as new use.
+    def keep(self, record: SelectionRecord, averaged: tuple[TxId, ...] = ()) -> bool:
+        """Keep a selection, and of which updates its average is; False when memory knows it, which counts as new use.
 
         Raises:
-            StoreError: The store has refused for so long that no more can wait; the selection is not kept.
+            StoreError: The store refuses; the selection is not kept.
         """
         now_ms = self._now_ms()
         with self._lock:
             known = self._recent.get(record.id)
-            if known is not None and now_ms - known[1] < _REFRESH_MS:
-                return False
-            waited_before = record.id in self._pending
-            self._recent[record.id] = record, now_ms
-            self._pending[record.id] = record
-            pending = len(self._pending)
-            if self._writer is None and not self._closed.is_set():
-                self._writer = threading.Thread(target=self._write_behind, name="selections", daemon=True)
-                self._writer.start()
-        if pending == 1:
-            self._wake.set()
-        if pending > _MOST_PENDING or self._closed.is_set():
-            try:
-                self.flush()
-            except BaseException:
-                if not waited_before:
-                    with self._lock:
-                        self._pending.pop(record.id, None)
-                        self._recent.pop(record.id, None)
-                raise
+        if known is None or now_ms - known[1] >= _REFRESH_MS:
+            self._tell(record, record.evidence.aggregate, averaged, now_ms)
+            with self._lock:
+                self._recent[record.id] = record, now_ms
         return known is None
+
+    def keep_average(self, digest: Digest, parents: tuple[TxId, ...]) -> None:
+        """Keep of which updates a model is the average, for whichever process is asked for it.
+
+        Raises:
+            StoreError: The store refuses.
+        """
+        self._tell(None, digest, parents, self._now_ms())
+
+    def _tell(self, record: SelectionRecord | None, average: Digest, parents: tuple[TxId, ...], now_ms: int) -> None:
+        with self._lock:
+            is_known = now_ms - self._averages.get(average, -_REFRESH_MS) < _REFRESH_MS
+        new = {average: parents} if len(parents) > 1 and not is_known else {}  # that of one is its model
+        if record is not None or new:
+            self._write((record, new))
+        with self._lock:
+            self._averages.update(dict.fromkeys(new, now_ms))
 
     def get(self, selection: Digest) -> SelectionRecord | None:
         """A selection that memory holds."""
         with self._lock:
             recent = self._recent.get(selection)
-            return self._pending.get(selection) if recent is None else recent[0]
+        return None if recent is None else recent[0]
 
-    def published(self, selection: Digest) -> None:
-        """The selection is part of the ledger now and need not be kept here."""
-        with self._lock:
-            self._pending.pop(selection, None)
-
-    def flush(self) -> None:
-        """Write what waits.
-
-        Raises:
-            StoreError: Not written; it waits on.
-        """
-        with self._flushing:
-            with self._lock:
-                waiting = dict(self._pending)
-            if not waiting:
-                return
-            now_ms = self._now_ms()
-            self._store.keep_selections([record.encoded for record in waiting.values()], now_ms=now_ms)
-            with self._lock:
-                for written, record in waiting.items():
-                    if self._pending.get(written) is record:
-                        del self._pending[written]
-            before, self._written = self._written, self._written + len(waiting)
-            if before // _FORGET_EVERY != self._written // _FORGET_EVERY:
-                self._store.forget_selections(before_ms=now_ms - self._lifetime_ms, keep=self._max_unpublished)
-
-    def _write_behind(self) -> None:
-        while not self._closed.is_set():
-            self._wake.wait()
-            self._wake.clear()
-            self._closed.wait(_FLUSH_AFTER_S)
-            try:
-                self.flush()
-            except StoreError:
-                logger.warning("selections wait: the store does not take them", exc_info=True)
-                self._closed.wait(_RETRY_AFTER_S)
-                self._wake.set()
-
-    def close(self) -> None:
-        """Write what waits and end; further closing does nothing, and what still comes is written at once."""
-        if self._closed.is_set():
-            return
-        self._closed.set()
-        self._wake.set()
-        if self._writer is not None:
-            self._writer.join()
-        try:
-            self.flush()
-        except StoreError:
-            logger.warning("selections are lost: the store did not take them", exc_info=True)
+    def _write_together(self, items: Sequence[_Told]) -> list[None]:
+        now_ms = self._now_ms()
+        encoded = list({record.id: record.encoded for record, _ in items if record is not None}.values())
+        averaged = {digest: parents for _, each in items for digest, parents in each.items()}
+        self._store.keep_selections(encoded, averaged=averaged, now_ms=now_ms)
+        before, self._written = self._written, self._written + len(encoded)
+        if before // _FORGET_EVERY != self._written // _FORGET_EVERY:
+            self._store.forget_selections(before_ms=now_ms - self._lifetime_ms, keep=self._max_unpublished)
+        return [None] * len(items)

@@ -201,4 +201,6 @@ class AutomaticPruning:
             logger.info(
                 "models pruned", extra={"models": report.models, "freed_bytes": report.nbytes, "held": report.held}
             )
+            if self._service.acts.quarantine.erased:
+                self._service.store.erased()
             self._on_pruned(report)

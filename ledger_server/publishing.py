@@ -6,19 +6,20 @@ Order of a publication, which is the promise of durability:
 
 1. the model is checked and hashed, outside any lock;
 2. the node prepares the transaction and asks every rule; a model that lies outside the database is written there;
-3. one writer at a time, for all publications that wait (``GroupCommit``): the node prepares each again, and one
-   database transaction holds all of theirs that is not written yet;
+3. one writer at a time of all processes, for all publications that wait in this one (``GroupCommit``): what others have
+   written is taken in, the node prepares each again, and one database transaction holds all of theirs that is not
+   written yet;
 4. only then do the transactions become visible, and only then are they acknowledged.
 
 A crash between 3 and 4 leaves a transaction that was never acknowledged but is there: the client's retry
 finds it and is answered 200. A database that loses its connection between 3 and 4 leaves the same without a crash: the
-journal has moved on, and the next publication reads on in it first, as it does after another writer.
+journal has moved on, and is read on in as after another writer.
 """
 
 import logging
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -57,12 +58,12 @@ from ledger_server.quotas import Quotas
 from ledger_server.reading import LedgerView, TransactionView
 from ledger_server.selecting import ForwardedEvidence, SelectionService
 from ledger_server.store.engine import LOG_BYTES
-from ledger_server.store.errors import StoreError, StoreUnavailableError
+from ledger_server.store.errors import StoreError, StoreInconsistentError
 from ledger_server.store.journal import Entry, Store, StoredTransaction
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-_CATCH_UP_PAGE: Final = 100
+_PAGE: Final = 100
 _TOGETHER_BYTES: Final = LOG_BYTES
 """Models that are written together: more would make SQLite's log longer, and the first of them wait for the last."""
 
@@ -132,7 +133,7 @@ class LedgerService(LedgerView):
         listeners: Woken by each arrival.
         on_published: Called with what a client published, once it is visible, in order of arrival; in any thread.
         on_decided: Called when members have decided something else than before.
-        on_read: Called with what was read on in the journal, once it is visible: another writer's.
+        on_read: Called with what another process has written, once it is visible.
 
     Raises:
         GenesisError: The store holds no ledger, or a damaged one.
@@ -177,7 +178,7 @@ class LedgerService(LedgerView):
     def _restore_alarms(self) -> None:
         """Look at the latest updates of the journal."""
         after = max(len(self.ledger) - 1 - RESTORED, 0)  # genesis is nobody's
-        while page := self.store.page(after=after, limit=_CATCH_UP_PAGE):
+        while page := self.store.page(after=after, limit=_PAGE):
             for stored in page:
                 self.alarms.restore(stored.node, stored.transaction.header)
             after = page[-1].arrival
@@ -219,7 +220,12 @@ class LedgerService(LedgerView):
         facts = ModelFacts(digest, len(model), Figures(model_norm(vector)))
         selection = publication.selection
         record = None if selection is None else self.selections.selection_or_forwarded(selection, forwarded)
-        draft = self._prepare(publication, facts, record)
+        try:
+            draft = self._prepare(publication, facts, record)
+        except DagAcflError:
+            if not self.follow():  # perhaps it goes on from what another process has just written
+                raise
+            draft = self._prepare(publication, facts, record)
         if not draft.is_known:
             # Who has shown that it is; a rotation gives no second quota.
             author = self.acts.authors.first(draft.unsigned.header.author)
@@ -247,11 +253,6 @@ class LedgerService(LedgerView):
                     members_version=self.acts.effect.members_version,
                 )
 
-            def on_shown(transaction: Transaction) -> None:
-                if record is not None:
-                    self._pending.published(record.id)
-                self.on_published(transaction, attachment)
-
             arrival = _Arrival(
                 issue=issue,
                 author=draft.unsigned.header.author,
@@ -259,7 +260,7 @@ class LedgerService(LedgerView):
                 vector=vector,
                 attachment=attachment,
                 figures=facts.figures,
-                on_shown=on_shown,
+                on_shown=lambda transaction: self.on_published(transaction, attachment),
             )
             with tracing.span("append"):
                 stored = self._append(arrival)
@@ -360,7 +361,7 @@ class LedgerService(LedgerView):
         super().go_by_acts()
         self.on_decided()
 
-    def forget(self, digests: Sequence[Digest]) -> None:
+    def forget(self, digests: Sequence[Digest] | None) -> None:
         """See ``LedgerView.forget``."""
         super().forget(digests)
         self.selections.forget_vectors()
@@ -373,28 +374,8 @@ class LedgerService(LedgerView):
         Returns:
             Of each, what was stored, None where it was here already, or why it is refused.
         """
-        while True:
-            arrivals, now_ms = count(len(self.ledger)), self._now_ms()
-            outcomes: list[StoredTransaction | DagAcflError | None] = []
-            stored: list[tuple[_Arrival, StoredTransaction]] = []
-            for each in batch:
-                try:
-                    transaction = each.issue()
-                except DagAcflError as error:
-                    outcomes.append(error)
-                    continue
-                if transaction is None:
-                    outcomes.append(None)
-                    continue
-                new = StoredTransaction(next(arrivals), transaction, each.figures.encode(), now_ms)
-                outcomes.append(new)
-                stored.append((each, new))
-            if not stored or self.store.append_all([Entry(new, each.model, each.attachment) for each, new in stored]):
-                break
-            self._catch_up()  # the rules may answer otherwise now
-        for each, new in stored:
-            each.context.run(self._show, new, each.figures, each.model, each.vector)
-            each.context.run(each.on_shown, new.transaction)
+        while (outcomes := self._append_unless_changed(batch)) is None:
+            self.follow()
         self._keep_summary()
         return outcomes
 
@@ -404,25 +385,48 @@ class LedgerService(LedgerView):
         except StoreError as error:  # what was published is acknowledged all the same
             logger.warning("the next start takes longer", extra={"reason": str(error)})
 
-    def _catch_up(self) -> None:
-        """Show what the journal holds beyond this ledger; peers learn of it when they pull.
-
-        It is another writer's, or of a commit whose answer was lost.
-
-        Raises:
-            StoreUnavailableError: There is nothing: somebody put an older journal in this one's place.
+    def _append_unless_changed(self, batch: Sequence[_Arrival]) -> list[StoredTransaction | DagAcflError | None] | None:
+        """As ``_append_together``; None, and nothing is stored, where acts are new, which are not to be read here:
+        who stores acts holds theirs and waits for the writer's lock.
         """
-        known = len(self.ledger)
+        outcomes: list[StoredTransaction | DagAcflError | None] = []
+        stored: list[tuple[_Arrival, StoredTransaction]] = []
+        nbytes = sum(len(each.model) for each in batch if each.model is not None)
+        with ExitStack() as until_shown:
+            with self.store.appending(nbytes) as append:
+                known, position = len(self.ledger), self.store.position()
+                if position.changes != self._changes:
+                    return None
+                self._take_in(position, known)
+                arrivals, now_ms = count(len(self.ledger)), self._now_ms()
+                for each in batch:
+                    try:
+                        transaction = each.issue()
+                    except DagAcflError as error:
+                        outcomes.append(error)
+                        continue
+                    if transaction is None:
+                        outcomes.append(None)
+                        continue
+                    new = StoredTransaction(next(arrivals), transaction, each.figures.encode(), now_ms)
+                    outcomes.append(new)
+                    stored.append((each, new))
+                # Who follows the journal would take what is committed for another's, before it is shown here.
+                until_shown.enter_context(self._reading_on)
+                if stored and not append([Entry(new, each.model, each.attachment) for each, new in stored]):
+                    raise StoreInconsistentError("the journal moved on beside the writer's lock")
+            for each, new in stored:
+                each.context.run(self._show, new, each.figures, each.model, each.vector)
+                each.context.run(each.on_shown, new.transaction)
+        return outcomes
 
-        def seen(node: Node, transaction: Transaction) -> None:  # as after a restart, selections read its model
-            self.alarms.see(node, transaction.header, nearest=None)
-            self.on_read(node.id)
-
-        while self.read_on(seen):
-            self.listeners.wake()
-        if len(self.ledger) == known:
-            raise StoreUnavailableError("the journal is shorter than what this server has read; restart the server")
-        logger.info("read on in the journal", extra={"transactions": len(self.ledger) - known})
+    def _seen(self, node: Node, transaction: Transaction) -> None:
+        """See ``LedgerView._seen``; or it is of a commit whose answer was lost. Selections read its model."""
+        self.alarms.follow(node, transaction.header)
+        if transaction.receipt.issuer == self.public_key:
+            self._quotas.count(self.acts.authors.first(transaction.header.author))
+        self.on_read(node.id)
+        self.listeners.wake()
 
     def _show(self, stored: StoredTransaction, figures: Figures, model: Buffer | None, vector: Vector32 | None) -> None:
         transaction = stored.transaction
@@ -458,6 +462,5 @@ class LedgerService(LedgerView):
         return latest.ids[min(others, key=lambda place: float(distances[place]))]
 
     def close(self) -> None:
-        """End listeners' streams and write what waits, once; the store is its opener's to close."""
+        """End listeners' streams; the store is its opener's to close."""
         self.listeners.close()
-        self._pending.close()

@@ -77,6 +77,11 @@ class Quotas:
                         retry_after_s=math.ceil(wait_s),
                     )
 
+    def count(self, author: AuthorId) -> None:
+        """Count one update that another process of this server has taken; its token is that one's to count."""
+        with self._lock:
+            self._authors.count(author)
+
     def take(self, author: AuthorId, token: str | None) -> None:
         """Count one update.
 

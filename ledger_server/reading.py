@@ -25,7 +25,8 @@ from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
 from ledger_server.acts import MemberActs
 from ledger_server.history import JournalNodes
 from ledger_server.model_store import CachedModelStore
-from ledger_server.store.journal import REPLAY_PAGE, Store, StoredTransaction
+from ledger_server.store.errors import StoreUnavailableError
+from ledger_server.store.journal import REPLAY_PAGE, Position, Store, StoredTransaction
 
 SUMMED_UP_EVERY: Final = 10_000
 """Updates; at most so many are read when a server starts."""
@@ -87,6 +88,9 @@ class LedgerView:
         self.epoch: str = store.epoch()
         self.id: TxId = first.id
         self.lock: threading.RLock = threading.RLock()
+        self._reading_on: threading.Lock = threading.Lock()
+        """Held while the journal's newest are taken in, and by a writer from before its commit until they are."""
+        self._changes = store.position().changes
         self.models: CachedModelStore = CachedModelStore(store, self.genesis.layout, cache_bytes=cache_bytes)
         self._nodes = JournalNodes(store)
         self._summed_up = 1
@@ -108,8 +112,8 @@ class LedgerView:
         while self.read_on():
             pass
 
-    def forget(self, digests: Sequence[Digest]) -> None:
-        """Let go of what memory holds of models that may have been pruned."""
+    def forget(self, digests: Sequence[Digest] | None) -> None:
+        """Let go of what memory holds of models that may have been pruned; None: of any."""
         self.models.forget(digests)
 
     def go_by_acts(self) -> None:
@@ -149,6 +153,34 @@ class LedgerView:
             }
             self._summed_up = len(self.ledger)
         self.store.keep_summary(json.dumps(held, separators=(",", ":")).encode())
+
+    def follow(self) -> bool:
+        """Take in what other processes have written by now; whether there was anything.
+
+        Raises:
+            StoreUnavailableError: The journal cannot be read, or somebody put an older one in its place.
+        """
+        known = len(self.ledger)
+        position = self.store.position()
+        if is_changed := position.changes != self._changes:
+            self.acts.refresh()
+            if self.acts.quarantine.erased:
+                self.forget(None)
+            self._changes = position.changes
+        return self._take_in(position, known) or is_changed
+
+    def _take_in(self, position: Position, known: int) -> bool:
+        """Read on up to a position that was asked for when so many transactions were known."""
+        if position.length < known:
+            raise StoreUnavailableError("the journal is shorter than what this server has read; restart the server")
+        is_behind = position.length > known
+        while len(self.ledger) < position.length:
+            with self._reading_on:
+                self.read_on(self._seen)
+        return is_behind
+
+    def _seen(self, node: Node, transaction: Transaction) -> None:
+        """Another process has written an update, which nobody here can read of yet; under the lock."""
 
     def read_on(self, seen: Callable[[Node, Transaction], None] = lambda _, __: None) -> int:
         """Take in a page of what the journal holds beyond this ledger: all of it at the start, then others' writing.

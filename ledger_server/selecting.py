@@ -175,7 +175,7 @@ class SelectionService:
         )
         encoded = evidence.encode()
         record = SelectionRecord(evidence_id(encoded), encoded, evidence)
-        is_new = self._pending.keep(record)
+        is_new = self._pending.keep(record, parents)
         if is_new and (few := evidence.too_few) is not None:
             about = {"selection": record.id, "models": few.models, "needed": few.needed}
             logger.info("an average of fewer models than the ledger's aggregator needs keeps nobody out", extra=about)
@@ -235,16 +235,19 @@ class SelectionService:
             TransactionInvalidError: It was made for another author.
             ModelPrunedError, ModelUnknownError: A parent's model is not here (any more).
         """
-        held = self._pending.get(selection)
-        if held is None or held.evidence.selection.source == "own":
+        evidence = self.selection(selection).evidence
+        if evidence.selection.source == "own":
             raise SelectionUnknownError(f"no late average of a selection {selection[:16]}… here")
-        evidence, parents = held.evidence, held.evidence.selection.parents
+        parents = evidence.selection.parents
         if evidence.author not in (None, asker):
             raise TransactionInvalidError("the selection was made for another author; ask for your own")
         if parent not in (drawn := to_measure(selection, parents, own=evidence.reference)):
             left_out = ", ".join(drawn) or "none, as it has no others"
             raise SelectionUnknownError(f"of this selection's average these can be left out: {left_out}")
-        return self._aggregates.average(tuple(each for each in parents if each != parent))
+        rest = tuple(each for each in parents if each != parent)
+        digest = self._aggregates.average(rest)
+        self._pending.keep_average(digest, rest)
+        return digest
 
     # -- evidence -----------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from prometheus_client import Counter, Histogram
 
 from fl_core.errors import CursorUnknownError, DagAcflError, ParentsUnknownError, TransactionUnknownError
 from fl_core.types import TxId
+from ledger_server.following import Following
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.http.access import holder_of
 from ledger_server.http.problems import Problem
@@ -26,10 +27,17 @@ T = TypeVar("T")
 # What routes depend on is ``async`` although it waits for nothing: FastAPI would run each in a worker thread.
 
 
-async def _service(request: Request) -> LedgerService:
+async def _service_lately(request: Request) -> LedgerService:
     service = request.app.state.service
     assert isinstance(service, LedgerService), "create_app sets it"
     return service
+
+
+async def _service(request: Request) -> LedgerService:
+    following = request.app.state.following
+    assert isinstance(following, Following), "create_app sets it"
+    await following.now()
+    return await _service_lately(request)
 
 
 async def _server(request: Request) -> ServerState:
@@ -45,9 +53,13 @@ async def _gossip(request: Request) -> Gossip:
 
 
 ServiceDep = Annotated[LedgerService, Depends(_service)]
-"""The ledger that this app serves."""
+"""The ledger that this app serves, with all that any process had published when the request came."""
+LatelyDep = Annotated[LedgerService, Depends(_service_lately)]
+"""The same as of a moment ago: for what never changes, or asks again itself."""
 ServerDep = Annotated[ServerState, Depends(_server)]
 """The app's settings, metrics and state."""
+CURRENT: Final = Depends(_service)
+"""As ``ServiceDep``, for a route that asks something else."""
 GossipDep = Annotated[Gossip, Depends(_gossip)]
 """The app's gossip, also where there are no peers yet."""
 Brief = Annotated[bool, Query(description="Leave out what a small device needs for no further call.")]

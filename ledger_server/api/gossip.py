@@ -26,7 +26,7 @@ from fl_core.sync.messages import (
 )
 from fl_core.types import Digest, TxId
 from fl_core.wire import gossip_v1 as wire
-from ledger_server.api.dependencies import HexPath, ServerDep, ServiceDep
+from ledger_server.api.dependencies import CURRENT, HexPath, LatelyDep, ServerDep
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.json_response import answer
 from ledger_server.api.model_response import bytes_response
@@ -77,6 +77,7 @@ async def announce(request: Request, peer: PeerDep, gossip: GossipDep) -> Respon
     wire.CHANGES,
     response_model=wire.ChangesOut,
     responses=problems(410),
+    dependencies=[CURRENT],
     summary="Ids in order of arrival",
 )
 @requires(Access.PEER)
@@ -113,7 +114,7 @@ async def get_transactions(request: Request, peer: PeerDep, gossip: GossipDep, s
 @router.get(wire.MODEL, response_class=Response, responses=MODEL_ANSWERS, summary="A model for a peer")
 @requires(Access.PEER)
 async def get_model(
-    digest: HexPath, request: Request, peer: PeerDep, service: ServiceDep, server: ServerDep
+    digest: HexPath, request: Request, peer: PeerDep, service: LatelyDep, server: ServerDep
 ) -> Response:
     """A transaction's model; ``Range`` goes on where an earlier fetch broke off."""
     data = await model_bytes(service, Digest(digest))
@@ -130,7 +131,7 @@ async def get_model(
     summary="Several small models",
 )
 @requires(Access.PEER)
-async def get_models(request: Request, peer: PeerDep, service: ServiceDep, server: ServerDep) -> Response:
+async def get_models(request: Request, peer: PeerDep, service: LatelyDep, server: ServerDep) -> Response:
     """In the order asked; those beyond 4 MiB are left out and asked for again."""
     asked = await json_body(request, wire.ModelsRequest)
 

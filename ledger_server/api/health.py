@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 
 from fl_core.errors import ERRORS_BY_CODE
 from fl_core.wire import v1
-from ledger_server.api.dependencies import GossipDep, ServerDep, ServiceDep
+from ledger_server.api.dependencies import GossipDep, LatelyDep, ServerDep
 from ledger_server.api.json_response import answer
 from ledger_server.build import build
 from ledger_server.http.access import Access, requires
@@ -33,7 +33,7 @@ async def healthz() -> Response:
 
 @router.get("/readyz", response_model=v1.HealthOut)
 @requires(Access.OPEN)
-def readyz(service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Response:
+def readyz(service: LatelyDep, server: ServerDep, gossip: GossipDep) -> Response:
     """A client would be served: the database answers, a model finds room, what peers hold is here, no stop is near."""
     server.readiness_asked_s = time.monotonic()
     if server.draining:
@@ -50,7 +50,7 @@ def readyz(service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Respons
 
 @router.get("/version", response_model=v1.VersionOut)
 @requires(Access.OPEN)
-def get_version(service: ServiceDep) -> Response:
+def get_version(service: LatelyDep) -> Response:
     """What runs here."""
     what = build()
     return answer(
@@ -68,7 +68,7 @@ def get_version(service: ServiceDep) -> Response:
 
 @router.get("/metrics", response_class=Response)
 @requires(Access.METRICS)
-async def get_metrics(service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Response:
+async def get_metrics(service: LatelyDep, server: ServerDep, gossip: GossipDep) -> Response:
     """Prometheus metrics."""
     metrics = server.metrics
 

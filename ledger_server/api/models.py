@@ -7,7 +7,7 @@ from starlette.responses import Response
 from fl_core.models import Buffer
 from fl_core.types import Digest
 from fl_core.wire import v1
-from ledger_server.api.dependencies import HexPath, ServiceDep
+from ledger_server.api.dependencies import HexPath, LatelyDep
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.model_response import bytes_response
 from ledger_server.http.access import Access, requires
@@ -31,7 +31,7 @@ MODEL_ANSWERS = {
 )
 @router.head(v1.MODEL, response_class=Response, responses=MODEL_ANSWERS)
 @requires(Access.READ)
-async def get_model(digest: HexPath, request: Request, service: ServiceDep) -> Response:
+async def get_model(digest: HexPath, request: Request, service: LatelyDep) -> Response:
     """The safetensors bytes that hash to ``digest``: a transaction's model, or an aggregate."""
     data = await model_bytes(service, Digest(digest))
     return bytes_response(Digest(digest), data, method=request.method, request_headers=request.headers)

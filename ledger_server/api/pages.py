@@ -8,7 +8,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, Response
 
-from ledger_server.api.dependencies import ServerDep, ServiceDep
+from ledger_server.api.dependencies import LatelyDep, ServerDep
 from ledger_server.build import build
 from ledger_server.http.access import Access, requires
 from ledger_server.http.problems import Problem
@@ -24,7 +24,7 @@ _POLICY: Final = {"content-security-policy": "default-src 'none'; style-src 'uns
 
 @router.get("/", response_class=HTMLResponse)
 @requires(Access.OPEN)
-async def get_start(service: ServiceDep, server: ServerDep) -> Response:
+async def get_start(service: LatelyDep, server: ServerDep) -> Response:
     """What this server is, for a person who opens its address."""
     names = ["readyz", "version", *(["docs"] if server.settings.docs_enabled else [])]
     links = " · ".join(f"<a href='/{name}'>/{name}</a>" for name in names)

@@ -18,6 +18,7 @@ from ledger_server.api.dependencies import (
     Cursors,
     GossipDep,
     HexPath,
+    LatelyDep,
     ServerDep,
     ServiceDep,
     measured,
@@ -71,7 +72,7 @@ _REQUEST_BODY: dict[str, Any] = {
 )
 @requires(Access.WRITE)
 async def publish(
-    request: Request, service: ServiceDep, server: ServerDep, gossip: GossipDep, *, brief: Brief = False
+    request: Request, service: LatelyDep, server: ServerDep, gossip: GossipDep, *, brief: Brief = False
 ) -> Response:
     """Two parts: ``transaction`` (JSON) and ``model`` (safetensors, or coded). Acknowledged only once it is durable.
 

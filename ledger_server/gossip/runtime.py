@@ -89,8 +89,6 @@ POLL_S: Final = 0.1
 CURSORS_S: Final = 1.0
 _TRACES: Final = 1024
 """Announced updates whose trace is remembered until they are admitted."""
-ACTS_S: Final = 1.0
-"""How often the store is asked whether another process of this machine has kept acts."""
 
 
 class Gossip:
@@ -175,8 +173,6 @@ class Gossip:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.Task[None] | None = None
         self._has_caught_up = False
-        self._following: asyncio.Task[None] | None = None
-        self._ending = asyncio.Event()
         self._acts_are_new = False
         self._meet(tuple(peers()))
 
@@ -234,19 +230,12 @@ class Gossip:
         self._service.on_read = self._read_in_thread
         self._service.acts.on_kept = self._act_kept_in_thread
         self._main = self._loop.create_task(self._run())
-        self._following = self._loop.create_task(self._follow_store())
 
     async def stop(self) -> None:
         """End: what is on its way is dropped, and asked for again after the next start."""
         self._service.on_published = lambda _, __: None
         self._service.on_read = lambda _: None
         self._service.acts.on_kept = None
-        self._ending.set()
-        if self._following is not None:
-            # Not cancelled: its thread would still read when the store is closed.
-            (ended,) = await asyncio.gather(self._following, return_exceptions=True)
-            if isinstance(ended, BaseException):
-                logger.error("following the store failed", exc_info=ended)
         tasks = [task for task in (self._main, *self._tasks) if task is not None]
         for task in tasks:
             task.cancel()
@@ -273,19 +262,6 @@ class Gossip:
                 async with asyncio.timeout(POLL_S):
                     await self._wake.wait()
             self._wake.clear()
-
-    async def _follow_store(self) -> None:
-        """Notice what the command ``dag-acfl members`` puts into the store of a running server."""
-        while not self._ending.is_set():
-            try:
-                await run_sync(self._service.acts.refresh)
-            except StoreError:
-                pass  # /readyz says it
-            except Exception:
-                logger.exception("the acts in the store cannot be read")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(ACTS_S):
-                    await self._ending.wait()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         assert self._loop is not None, "start comes first"

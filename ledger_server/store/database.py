@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -50,21 +50,22 @@ class Database:
             yield connection
 
     @contextmanager
-    def writing(self, *, durable: bool) -> Iterator[Connection]:
+    def writing(self, *, durable: bool, alone: bool = True) -> Iterator[Connection]:
         """A write transaction that excludes all other writers; commits at the end of the block.
 
         Args:
             durable: Whether the commit waits for the disk; a later durable one makes it durable too.
+            alone: If not, others may write at the same time where the database can.
 
         Raises:
             StoreUnavailableError: Nothing is written; or, when the connection was lost in the commit itself, it is not
                 known whether it happened (``Store.append`` says how a writer finds out).
         """
         with (
-            self._writer,
+            self._writer if alone or self.is_sqlite else nullcontext(),
             self.noting_disk_failure(),
             our_errors("the database cannot be written"),
-            writing(self.engine, durable=durable) as connection,
+            writing(self.engine, durable=durable, alone=alone) as connection,
         ):
             yield connection
 

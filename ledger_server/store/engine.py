@@ -201,11 +201,12 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 
 @contextmanager
-def writing(engine: Engine, *, durable: bool = True) -> Iterator[Connection]:
+def writing(engine: Engine, *, durable: bool = True, alone: bool = True) -> Iterator[Connection]:
     """A transaction that excludes every other writer of this database, in any process; commits at the end.
 
     Args:
         engine: Of ``make_engine``.
+        alone: If not, PostgreSQL lets it go on beside others; SQLite knows one writer at a time only.
         durable: Whether the commit waits for the disk. If not, a power cut may undo the newest such transactions;
             never one that was durable, and never half of one.
     """
@@ -218,7 +219,8 @@ def writing(engine: Engine, *, durable: bool = True) -> Iterator[Connection]:
                 connection.info["synchronous"] = synchronous
             _run(connection, "BEGIN IMMEDIATE")
         else:
-            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
+            if alone:
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
             if not durable:
                 connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
         yield connection

@@ -21,10 +21,12 @@ every blob goes by the digest in the transaction's header.
 
 import logging
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, Self, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -72,6 +74,7 @@ _DROP_PAGE: Final = 20
 """A deletion in a bucket takes a round trip, and publications wait for a page of them."""
 _SWEEP_PAGE: Final = 500
 _IDS_PER_QUERY: Final = 10_000
+_NONE: Final[Mapping[Digest, Sequence[TxId]]] = MappingProxyType({})
 
 # Statements are built once: SQLAlchemy then finds their SQL by identity instead of compiling it.
 _STORED = (
@@ -86,6 +89,8 @@ _STORED = (
     transactions.c.bounded_by,
 )
 _LENGTH = select(func.coalesce(func.max(transactions.c.arrival) + 1, 0))
+_POSITION = select(_LENGTH.scalar_subquery(), journal.c.changes)
+_CHANGED = update(journal).values(changes=journal.c.changes + 1)
 _BEFORE = select(
     _LENGTH.scalar_subquery().label("length"),
     select(func.count())
@@ -167,6 +172,18 @@ _SET_PRUNED = update(models).where(models.c.digest == bindparam("of")).values(pr
 _ADD_MODEL = insert(models)
 _ADD_ATTACHMENT = insert(attachments)
 _ADD_TRANSACTION = insert(transactions)
+
+
+class Position(NamedTuple):
+    """Where a journal stands.
+
+    Attributes:
+        length: How many transactions it has.
+        changes: Another number after acts, checkpoints or erasures.
+    """
+
+    length: int
+    changes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,12 +303,29 @@ class Store:
         """As ``append_all``, of one transaction."""
         return self.append_all([Entry(new, model, attachment)])
 
+    @contextmanager
+    def appending(self, nbytes: int) -> Iterator[Callable[[Sequence[Entry]], bool]]:
+        """Keep all other writers out, of every process; what the given function (``append_all``) writes in the block
+        is committed at its end, durably: all or none.
+
+        Args:
+            nbytes: Of the models that are to be written.
+
+        Raises:
+            StoreUnavailableError: Nothing is stored; or, when the connection was lost in the commit, perhaps all: then
+                it is in the journal for who reads on.
+        """
+        self.database.require_room(nbytes)
+        with self.database.writing(durable=True) as connection:
+            yield lambda entries: all(self._write(connection, entry) for entry in self._following(entries))
+
     def append_all(self, entries: Sequence[Entry]) -> bool:
         """Write transactions with models and attachments at the expected position of the journal, durably: all or none.
 
         This is the one rule for writers: whoever has seen n transactions may write those of arrivals n, n + 1, …, and
         whoever is behind (another writer was faster, or an earlier append whose commit seemed to fail has happened) is
-        told so, reads the journal from its position on, and tries again. Any number of writers may follow one journal.
+        told so, reads the journal from its position on, and tries again. Who reads on inside ``appending`` is not
+        behind. Any number of writers may follow one journal.
 
         A model or attachment that is here already is not written again, a pruned model is; a selection becomes part
         of the ledger and is no longer forgotten.
@@ -307,14 +341,17 @@ class Store:
                 the next append answers False.
             StoreInconsistentError: A parent is not stored, there is no genesis, or a size does not agree.
         """
+        with self.appending(sum(len(entry.model) for entry in entries if entry.model is not None)) as append:
+            return append(entries)
+
+    @staticmethod
+    def _following(entries: Sequence[Entry]) -> Sequence[Entry]:
         if not all(entry.stored.transaction.header.parents for entry in entries):
             raise StoreInconsistentError("a transaction without parents is a genesis; create a ledger with it")
         first = entries[0].stored.arrival
         if [entry.stored.arrival for entry in entries] != [*range(first, first + len(entries))]:
             raise StoreInconsistentError("what is appended together follows one another")
-        self.database.require_room(sum(len(entry.model) for entry in entries if entry.model is not None))
-        with self.database.writing(durable=True) as connection:
-            return all(self._write(connection, entry) for entry in entries)
+        return entries
 
     def _write(self, connection: Connection, entry: Entry) -> bool:
         new, model, attachment = entry.stored, entry.model, entry.attachment
@@ -400,6 +437,12 @@ class Store:
     def length(self) -> int:
         return int(self._scalar(_LENGTH))
 
+    def position(self) -> Position:
+        """Where the journal stands, as of now: whoever serves it and has another one is behind."""
+        with self.database.reading() as connection:
+            row = connection.execute(_POSITION).one_or_none()
+        return Position(0, 0) if row is None else Position(*row)
+
     def replay(self) -> Iterator[StoredTransaction]:
         """All transactions in order of arrival; a page is a read of its own, so a long replay holds no snapshot."""
         after = -1
@@ -469,17 +512,24 @@ class Store:
 
     # -- selections and acts ----------------------------------------------------------------------
 
-    def keep_selections(self, evidences: Sequence[bytes], *, now_ms: int) -> None:
-        """Store selections' evidence (at least one), to be forgotten unless it is published.
+    def keep_selections(
+        self, evidences: Sequence[bytes], *, averaged: Mapping[Digest, Sequence[TxId]] = _NONE, now_ms: int
+    ) -> None:
+        """Store selections' evidence, to be forgotten unless it is published, and of what averages are the average.
 
         Keeping one again makes it younger; one that was published stays as it is. A power cut may lose the newest;
         who holds one of them asks for a new selection.
         """
-        with self.database.writing(durable=False) as connection:
-            pending.keep(connection, evidences, now_ms=now_ms)
+        with self.database.writing(durable=False, alone=False) as connection:
+            pending.keep(connection, evidences, averaged, now_ms=now_ms)
+
+    def averaged(self, digest: Digest) -> tuple[TxId, ...] | None:
+        """The updates whose average a model is, where ``keep_selections`` was told; it may be forgotten by now."""
+        with self.database.reading() as connection:
+            return pending.averaged(connection, digest)
 
     def forget_selections(self, *, before_ms: int, keep: int) -> int:
-        """Delete unpublished selections last kept before ``before_ms``, and all but the ``keep`` newest.
+        """Delete unpublished selections last kept before ``before_ms``, and all but the ``keep`` newest; averages too.
 
         Returns:
             How many were deleted.
@@ -495,6 +545,7 @@ class Store:
         """
         with self.database.writing(durable=True) as connection:
             acts.keep(connection, signed)
+            connection.execute(_CHANGED)
 
     def count_act_signatures(self) -> int:
         """How many signatures all acts have together; it grows with each that is kept, by whichever process."""
@@ -514,6 +565,7 @@ class Store:
         with self.database.writing(durable=True) as connection:
             connection.execute(delete(checkpoints).where(checkpoints.c.member == member))
             connection.execute(insert(checkpoints), {"member": member, "served": served})
+            connection.execute(_CHANGED)
 
     def checkpoints(self) -> list[bytes]:
         """The checkpoints that were kept, ascending by member."""
@@ -577,6 +629,15 @@ class Store:
         except StoreError as error:
             logger.warning("pruned models still take space", extra={"reason": str(error)})
         return Pruned(len(rows), sum(row.size for row in rows))
+
+    def erased(self) -> None:
+        """Have every process that serves the ledger let go of what it holds in memory: models were erased.
+
+        Raises:
+            StoreUnavailableError: They do not know.
+        """
+        with self.database.writing(durable=False) as connection:
+            connection.execute(_CHANGED)
 
     def sweep(self) -> int:
         """Drop models' bytes that no transaction holds: what a crash left between prune and drop, or put and append.

@@ -84,6 +84,8 @@ journal: Table = Table(
     # Names the models' directory or bucket as this journal's; never changes.
     _hex("id"),
     Column("models", String(16), nullable=False),
+    # Grows with what else processes that serve the ledger keep in memory: acts, checkpoints, and models until erased.
+    Column("changes", BigInteger, nullable=False, server_default=text("0")),
     CheckConstraint("number = 1", name="one_row"),
     _long("epoch", 16),
     _long("id", 16),
@@ -127,6 +129,16 @@ selections: Table = Table(
     _hex("digest", primary_key=True),
     Column("kept_at_ms", BigInteger, nullable=False),
     _bytes("data"),
+    _long("digest", 32),
+)
+
+averages: Table = Table(
+    "averages",
+    metadata,
+    # Of which updates a model is the average that a client was told of lately; ids, one after another.
+    _hex("digest", primary_key=True),
+    Column("kept_at_ms", BigInteger, nullable=False),
+    _bytes("parents"),
     _long("digest", 32),
 )
 

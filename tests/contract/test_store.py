@@ -253,7 +253,9 @@ def test_a_row_says_how_deep_a_transaction_lies_and_what_bounds_its_step(
             connection.execute(text(f"DROP INDEX ix_transactions_{name}"))
         for name in ("depth", "bounded_by"):
             connection.execute(text(f"ALTER TABLE transactions DROP COLUMN {name}"))
-        connection.execute(text("DROP TABLE summaries"))
+        connection.execute(text("ALTER TABLE journal DROP COLUMN changes"))
+        for name in ("summaries", "averages"):
+            connection.execute(text(f"DROP TABLE {name}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     schema.upgrade(database_url)
     assert places() == expected

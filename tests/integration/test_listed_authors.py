@@ -38,7 +38,7 @@ def write(key: Ed25519PrivateKey, file: Path) -> str:
 
 @pytest.fixture
 def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Node]]:
-    monkeypatch.setattr("ledger_server.gossip.runtime.ACTS_S", 0.05)
+    monkeypatch.setattr("ledger_server.following.EVERY_S", 0.05)
     with network(tmp_path, 2, genesis=replace(make_genesis(authors="listed"), members=MEMBERS)) as running:
         for node in running:
             write(node.key, node.folder / KEY_FILE)

@@ -33,7 +33,7 @@ def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[No
     """Three that run and know one another's addresses; the first is the ledger's only member."""
     often = replace(GossipLimits(), comparison_interval_s=1.0, pull_interval_s=0.2)
     monkeypatch.setattr("ledger_server.gossip.runtime.limits_for", lambda _: often)
-    monkeypatch.setattr("ledger_server.gossip.runtime.ACTS_S", 0.05)
+    monkeypatch.setattr("ledger_server.following.EVERY_S", 0.05)
     with network(tmp_path, 3, genesis=replace(make_genesis(), members=(FOUNDER,))) as running:
         for node in running:
             pem = node.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

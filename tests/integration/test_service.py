@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,15 @@ import numpy as np
 import pytest
 from sqlalchemy import event
 
+from fl_core.dag.acts import Act, ActKind, sign_act
+from fl_core.dag.author import author_of_secret
+from fl_core.dag.genesis import Member
+from fl_core.dag.signature import public_key_of
 from fl_core.errors import (
     CursorUnknownError,
     DagAcflError,
     ModelUnknownError,
+    QuotaExceededError,
     SelectionUnknownError,
     TransactionInvalidError,
     TransactionUnknownError,
@@ -32,9 +38,10 @@ from ledger_server.gossip.runtime import Gossip
 from ledger_server.metrics import Metrics
 from ledger_server.pruning import prune
 from ledger_server.publishing import LedgerService, PublicationResult
+from ledger_server.quotas import Quotas
 from ledger_server.store import open_store
 from ledger_server.store.errors import StoreInconsistentError, StoreUnavailableError
-from ledger_server.store.journal import Entry, Store
+from ledger_server.store.journal import Entry, Position, Store
 from tests.builders import (
     CREATED_AT_MS,
     ISSUER,
@@ -57,10 +64,16 @@ _started: list[LedgerService] = []
 
 
 def service_on(
-    store: Store, *, cache_bytes: int = 1 << 20, now_ms: Callable[[], int] = lambda: NOW_MS
+    store: Store,
+    *,
+    cache_bytes: int = 1 << 20,
+    now_ms: Callable[[], int] = lambda: NOW_MS,
+    quotas: Quotas | None = None,
 ) -> LedgerService:
     """A service that ends with the test's journal, whatever else a test does to it."""
-    service = LedgerService(store, key=ISSUER, now_ms=now_ms, cache_bytes=cache_bytes, recent_selections=4)
+    service = LedgerService(
+        store, key=ISSUER, now_ms=now_ms, cache_bytes=cache_bytes, recent_selections=4, quotas=quotas
+    )
     _started.append(service)
     return service
 
@@ -74,6 +87,7 @@ def end_services() -> None:
 def tiny_journal(url: str, folder: Path) -> Iterator[Store]:
     """A journal with a tiny ledger: tips are taken up to three at a time."""
     genesis = make_genesis(selector_params={"k": 3}, max_parents=4)
+    genesis = replace(genesis, members=(Member(public_key_of(ISSUER), "issuer"),))
     with open_store(url, data_dir=folder) as store:
         create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
         yield store
@@ -119,6 +133,18 @@ def publish(service: LedgerService, *values: float, **fields: Any) -> Publicatio
     return service.publish(Publication(**given), model(*values))
 
 
+def stored_but_silent(journal: Store) -> Callable[..., Any]:
+    """Instead of ``Store.appending``: what is appended is stored, and nobody is told."""
+
+    @contextmanager
+    def appending(nbytes: int) -> Iterator[Callable[[Sequence[Entry]], bool]]:
+        with journal.appending(nbytes) as append:
+            yield append
+        raise StoreUnavailableError("the connection is gone")
+
+    return appending
+
+
 def seen(service: LedgerService) -> list[TxId]:
     return [view.stored.transaction.id for view in service.page(after=-1, limit=1000)]
 
@@ -154,7 +180,7 @@ def test_a_publication_that_the_journal_refuses_leaves_nothing_and_the_next_one_
     def full(*_: object, **__: object) -> int:
         raise StoreUnavailableError("the disk is full")
 
-    faulty = Faulty(journal, append_all=full)
+    faulty = Faulty(journal, appending=full)
     service = service_on(faulty)  # type: ignore[arg-type]
     before = everything(service)
     for _ in range(2):
@@ -170,12 +196,7 @@ def test_a_publication_that_the_journal_refuses_leaves_nothing_and_the_next_one_
 
 def test_an_acknowledgement_lost_after_the_commit_is_found_by_the_retry(journal: Store) -> None:
     """The commit happens, the answer does not come: as when a connection breaks while committing."""
-
-    def stored_but_silent(*args: Any, **named: Any) -> None:
-        journal.append_all(*args, **named)
-        raise StoreUnavailableError("the connection is gone")
-
-    faulty = Faulty(journal, append_all=stored_but_silent)
+    faulty = Faulty(journal, appending=stored_but_silent(journal))
     service = service_on(faulty)  # type: ignore[arg-type]
     mine: dict[str, Any] = {"secret": "a" * 64, "sequence": 0, "created_at_ms": NOW_MS}
     with pytest.raises(StoreUnavailableError):
@@ -190,11 +211,7 @@ def test_an_acknowledgement_lost_after_the_commit_is_found_by_the_retry(journal:
 
 
 def test_what_is_read_in_the_journal_reaches_gossip_even_with_a_damaged_model(journal: Store, tmp_path: Path) -> None:
-    def stored_but_silent(*args: Any, **named: Any) -> None:
-        journal.append_all(*args, **named)
-        raise StoreUnavailableError("the connection is gone")
-
-    faulty = Faulty(journal, append_all=stored_but_silent)
+    faulty = Faulty(journal, appending=stored_but_silent(journal))
     service = service_on(faulty)  # type: ignore[arg-type]
 
     async def reconcilable() -> None:
@@ -242,9 +259,12 @@ def test_nothing_shows_a_transaction_between_commit_and_its_last_step(journal: S
     service: LedgerService
     found: list[object] = []
 
-    def committed(entries: Sequence[Entry]) -> bool:
-        assert journal.append_all(entries)
-        (new,) = [entry.stored for entry in entries]
+    @contextmanager
+    def committed(nbytes: int) -> Iterator[Callable[[Sequence[Entry]], bool]]:
+        written: list[Entry] = []
+        with journal.appending(nbytes) as append:
+            yield lambda entries: append(entries) and not written.extend(entries)
+        (new,) = [entry.stored for entry in written]
         transaction = new.transaction
         found.append(seen(service))
         found.append(service.tips()[0])
@@ -255,9 +275,8 @@ def test_nothing_shows_a_transaction_between_commit_and_its_last_step(journal: S
         ):
             with pytest.raises((TransactionUnknownError, CursorUnknownError)):
                 refused()
-        return True
 
-    service = service_on(Faulty(journal, append_all=committed))  # type: ignore[arg-type]
+    service = service_on(Faulty(journal, appending=committed))  # type: ignore[arg-type]
     published = publish(service, 1)
     assert found == [[service.id], 1]
     assert seen(service) == [service.id, published.transaction]
@@ -268,17 +287,23 @@ class Together(Faulty):
     """A journal whose first append waits until all that is published together waits for it."""
 
     def __init__(self, store: Store, *, fails: Callable[[Sequence[Entry]], None] = lambda _: None) -> None:
-        super().__init__(store, append_all=self._append_all)
+        super().__init__(store, appending=self._appending)
         self._fails = fails
         self.batches: list[int] = []
         self.all_wait: Callable[[], bool] = lambda: True
 
-    def _append_all(self, entries: Sequence[Entry]) -> bool:
-        self.batches.append(len(entries))
-        if len(self.batches) == 1:
-            eventually(self.all_wait)
-        self._fails(entries)
-        return self._store.append_all(entries)
+    @contextmanager
+    def _appending(self, nbytes: int) -> Iterator[Callable[[Sequence[Entry]], bool]]:
+        with self._store.appending(nbytes) as append:
+
+            def noted(entries: Sequence[Entry]) -> bool:
+                self.batches.append(len(entries))
+                if len(self.batches) == 1:
+                    eventually(self.all_wait)
+                self._fails(entries)
+                return append(entries)
+
+            yield noted
 
     def publish(self, service: LedgerService, fields: Sequence[dict[str, Any]]) -> list[Any]:
         """Publish the models 0, 1, 2, …: the first, and while it is written all others; results, or exceptions."""
@@ -365,6 +390,41 @@ def test_two_writers_follow_one_journal(journal: Store) -> None:
     assert everything(one) == everything(two) == everything(service_on(journal))
 
 
+def test_who_is_told_by_one_process_is_served_by_another(journal: Store) -> None:
+    one, two = service_on(journal), service_on(journal)
+    first, second = publish(one, 1, secret="a" * 64), publish(one, 2, secret="b" * 64)
+    assert two.follow()
+    record, _ = two.selections.select_for(first.transaction)
+    assert len(record.evidence.selection.parents) == 2
+    assert one.aggregates.model(record.evidence.aggregate) == two.aggregates.model(record.evidence.aggregate)
+    again: dict[str, Any] = {"selection": record.id, "secret": "a" * 64, "sequence": 1, "created_at_ms": NOW_MS}
+    third = publish(one, 3, **again)
+    assert not publish(two, 3, **again).created
+    asker = record.evidence.author
+    assert asker is not None
+    assert one.selections.without(record.id, second.transaction, asker=asker) == digest_of(model(1))
+    assert seen(two)[3:] == [third.transaction]
+
+
+def test_an_act_that_one_process_keeps_holds_for_the_next_publication_at_another(journal: Store) -> None:
+    one, two = service_on(journal), service_on(journal)
+    suspect = author_of_secret("a" * 64)
+    act = Act(ledger=one.id, number=1, created_at_ms=1, kind=ActKind.QUARANTINE, subject=suspect)
+    one.acts.admit(sign_act(act, ISSUER))
+    assert suspect in one.acts.quarantine.suspects.authors
+    publish(two, 2, secret="b" * 64)
+    assert two.acts.quarantine == one.acts.quarantine
+
+
+def test_an_author_has_one_quota_at_all_processes(journal: Store) -> None:
+    one, two = (service_on(journal, quotas=Quotas(per_author=2)) for _ in range(2))
+    first = publish(one, 1, secret="a" * 64)
+    newest = publish(two, 2, parents=(first.transaction,), secret="a" * 64)
+    assert one.follow()
+    with pytest.raises(QuotaExceededError):
+        publish(one, 3, parents=(newest.transaction,), secret="a" * 64)
+
+
 def test_a_server_that_took_updates_without_their_models_finds_the_same_taint(
     service: LedgerService, tmp_path: Path
 ) -> None:
@@ -384,7 +444,7 @@ def test_a_server_that_took_updates_without_their_models_finds_the_same_taint(
 
 
 def test_a_journal_that_became_shorter_is_an_error(journal: Store) -> None:
-    service = service_on(Faulty(journal, append_all=lambda *_, **__: False))  # type: ignore[arg-type]
+    service = service_on(Faulty(journal, position=lambda: Position(0, 0)))  # type: ignore[arg-type]
     with pytest.raises(StoreUnavailableError, match="restart the server"):
         publish(service, 1)
 

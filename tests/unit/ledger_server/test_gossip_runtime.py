@@ -1,7 +1,6 @@
 """Gossip goes on, and ends, whatever the store does meanwhile."""
 
 import asyncio
-import logging
 import threading
 from pathlib import Path
 
@@ -12,39 +11,12 @@ from fl_core.dag.signature import public_key_of
 from fl_core.sync.effects import Admit, Effect
 from fl_core.sync.messages import TransactionBundle
 from fl_core.types import Digest, TxId
-from ledger_server.gossip import runtime
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer
 from tests.builders import ISSUER, key_from_seed, make_genesis
 from tests.serving import NOW_MS, serving
 from tests.unit.ledger_server.test_acts import added
-
-
-def test_following_the_store_outlives_what_nobody_expected(
-    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(runtime, "ACTS_S", 0.01)
-    calls: list[int] = []
-
-    def refresh() -> None:
-        calls.append(1)
-        raise TypeError("nobody expected this")
-
-    async def follow() -> None:
-        gossip = Gossip(
-            server.service, key=ISSUER, peers=tuple, metrics=Metrics(), data_dir=tmp_path / "g", now_ms=lambda: NOW_MS
-        )
-        gossip.start()
-        async with asyncio.timeout(30):
-            while len(calls) < 2:  # noqa: ASYNC110 -- filled in a thread
-                await asyncio.sleep(0.01)
-        await gossip.stop()
-
-    with serving(sqlite_url, tmp_path) as server, caplog.at_level(logging.ERROR):
-        monkeypatch.setattr(server.service.acts, "refresh", refresh)
-        asyncio.run(follow())
-    assert "the acts in the store cannot be read" in caplog.text
 
 
 def test_who_the_peers_are_is_asked_beside_the_loop(sqlite_url: str, tmp_path: Path) -> None:

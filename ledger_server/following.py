@@ -1,0 +1,65 @@
+"""What other processes have written to the journal is in view before a question is answered, and soon without one."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+
+from ledger_server.store.errors import StoreError
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+EVERY_S: Final = 0.2
+"""How often the journal is looked at though nobody asks: those who listen to events wait so long, and peers."""
+
+
+class Following:
+    """Looks whether the journal has moved on; to be used in one event loop.
+
+    One look is shared by all who wait for it: whoever comes while one is under way waits for the next, which begins
+    after they came and so sees all that was there. So an answer is never older than its question.
+
+    Args:
+        look: Takes in what is new, in a thread.
+    """
+
+    def __init__(self, look: Callable[[], object]) -> None:
+        self._look = look
+        self._under_way: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None
+        self._thread: CapacityLimiter | None = None
+
+    async def now(self) -> None:
+        """Return when all that was in the journal at the call is in view.
+
+        Raises:
+            StoreError: The journal cannot be read.
+        """
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_task(self._after(self._under_way))
+        await asyncio.shield(self._next)
+
+    async def _after(self, former: asyncio.Task[None] | None) -> None:
+        if former is not None:
+            await asyncio.wait([former])
+        self._under_way, self._next = self._next, None
+        if self._thread is None:  # of its own: others may wait for what a look brings
+            self._thread = CapacityLimiter(1)
+        await run_sync(self._look, limiter=self._thread)
+
+    async def until(self, ending: asyncio.Event) -> None:
+        """Look now and again."""
+        while not ending.is_set():
+            try:
+                await self.now()
+            except StoreError:
+                pass  # /readyz says it
+            except Exception:
+                logger.exception("what other processes have written cannot be taken in")
+            try:
+                await asyncio.wait_for(ending.wait(), EVERY_S)
+            except TimeoutError:
+                continue
