@@ -26,8 +26,8 @@ def prune_until(point: str, url: str, folder: Path, bucket: S3Address | None) ->
         drops = 0
 
         @contextmanager
-        def dying(engine: Engine, *, durable: bool = True) -> Iterator[Connection]:
-            with begin(engine, durable=durable) as connection:
+        def dying(engine: Engine, *, durable: bool = True, alone: bool = True) -> Iterator[Connection]:
+            with begin(engine, durable=durable, alone=alone) as connection:
                 yield connection
                 if point == "inside the record" and durable:
                     os._exit(KILLED)

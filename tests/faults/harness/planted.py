@@ -64,10 +64,10 @@ def acknowledged_before_commit() -> None:
             under_way.pop(of)[1].__exit__(None, None, None)
 
     @contextmanager
-    def batched(of: Any, *, durable: bool = True) -> Iterator[Any]:
+    def batched(of: Any, *, durable: bool = True, alone: bool = True) -> Iterator[Any]:
         with lock:
             if of not in under_way:
-                block = engine.writing(of, durable=durable)
+                block = engine.writing(of, durable=durable, alone=alone)
                 under_way[of] = (block.__enter__(), block)
                 threading.Timer(LATE_S, commit, (of,)).start()
             yield under_way[of][0]
