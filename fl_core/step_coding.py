@@ -38,6 +38,8 @@ LEAST_BYTES: Final = 1 << 18
 STEP_BITS: Final = 4
 """``round_step`` keeps a tensor's values to 1/16 of how far they have moved in the root mean square, or half that."""
 _TAG: Final = b"dag-acfl step 1\n"
+CODED_HEAD_BYTES: Final = len(_TAG)
+"""What ``is_coded`` looks at."""
 _BITS: Final = 0x7FFF
 _MOST_EXPONENT: Final = 100
 """Well inside float32: neither a grid nor what it divides is ever subnormal, which some processes take for zero."""
@@ -83,13 +85,18 @@ def encode_step(layout: ModelLayout, model: Buffer, base: Buffer | None, *, base
     return b"".join((*head, *(_packed(plane) for plane in planes)))
 
 
+def is_coded(data: Buffer) -> bool:
+    """Whether these are a coded model's bytes, or begin as they do; a model's own never do."""
+    return bytes(data[: len(_TAG)]) == _TAG
+
+
 def base_of(coded: Buffer) -> Digest:
     """SHA-256 of the base that a coded model needs; ``ZERO_ID`` for none.
 
     Raises:
         ModelMalformedError: These bytes are no coded model.
     """
-    if bytes(coded[: len(_TAG)]) != _TAG or len(coded) < len(_TAG) + 32:
+    if not is_coded(coded) or len(coded) < len(_TAG) + 32:
         raise ModelMalformedError("the bytes are no coded model: their first 48 are not its tag and its base")
     return Digest(bytes(coded[len(_TAG) : len(_TAG) + 32]).hex())
 
@@ -105,18 +112,12 @@ def decode_step(layout: ModelLayout, coded: Buffer, base: Buffer | None) -> memo
         base: The bytes that hash to ``base_of``, None where that is ``ZERO_ID``.
 
     Raises:
-        ModelMalformedError: These bytes are no coded model of this layout.
+        ModelMalformedError: These bytes are no coded model of this layout, or its base is none.
     """
-    base_of(coded)
     view = memoryview(coded)
-    start = len(_TAG) + 32
-    at = start + 2 * len(layout.tensors)
-    if len(view) < at:
-        raise ModelMalformedError("the coded model ends within its grids")
-    grids = [int(each) for each in np.frombuffer(view[start:at], "<i2")]
-    for spec, grid in zip(layout.tensors, grids, strict=True):
-        if grid != _BITS and (spec.dtype != "F32" or abs(grid) > _MOST_EXPONENT):
-            raise ModelMalformedError(f"tensor {spec.name!r} cannot lie on a grid of 2^{grid}")
+    grids, at = _read_head(layout, view)
+    if base is not None and len(base) != layout.nbytes:
+        raise ModelMalformedError("the model that it is coded by is none of this layout")
     planes: list[NDArray[np.uint8] | None] = []
     for _ in range(_PLANES):
         plane, at = _unpacked(view, at, size=layout.num_parameters)
@@ -139,6 +140,20 @@ def decode_step(layout: ModelLayout, coded: Buffer, base: Buffer | None) -> memo
         _put(block, change, spec, grid)
         at += size
     return memoryview(model).toreadonly()
+
+
+def _read_head(layout: ModelLayout, view: memoryview) -> tuple[list[int], int]:
+    """Each tensor's grid, and where the planes begin."""
+    base_of(view)
+    start = CODED_HEAD_BYTES + 32
+    end = start + 2 * len(layout.tensors)
+    if len(view) < end:
+        raise ModelMalformedError("the coded model ends within its grids")
+    grids = [int(each) for each in np.frombuffer(view[start:end], "<i2")]
+    for spec, grid in zip(layout.tensors, grids, strict=True):
+        if grid != _BITS and (spec.dtype != "F32" or abs(grid) > _MOST_EXPONENT):
+            raise ModelMalformedError(f"tensor {spec.name!r} cannot lie on a grid of 2^{grid}")
+    return grids, end
 
 
 def round_step(layout: ModelLayout, model: Vector32, start: Vector32) -> Vector32:
@@ -219,9 +234,9 @@ def _grid(values: Vector32) -> int:
 def _counts(block: memoryview, spec: TensorSpec, grid: int) -> Counts:
     """What values stand for."""
     if grid != _BITS:
-        with np.errstate(over="ignore"):  # of a base that is far larger than the model
+        with np.errstate(over="ignore", invalid="ignore"):  # of a base that is far larger than the model, or damaged
             scaled = np.rint(np.frombuffer(block, "<f4") * np.float32(2.0**-grid))
-        return np.clip(scaled, -_MOST_COUNT, _MOST_COUNT).astype(np.int32)
+            return np.clip(scaled, -_MOST_COUNT, _MOST_COUNT).astype(np.int32)
     if spec.dtype == "F32":
         bits: Counts = np.frombuffer(block, "<i4")
         return bits ^ ((bits >> 31) & _MAGNITUDE)

@@ -17,7 +17,9 @@ from fl_core.errors import BaseUnknownError, ModelPrunedError, ModelUnknownError
 from fl_core.models import Buffer, flat
 from fl_core.step_coding import base_of, decode_step
 from fl_core.types import ZERO_ID, Digest, TxId, Vector32, digest_of
+from ledger_server.model_store import ModelCorruptError
 from ledger_server.reading import LedgerView
+from ledger_server.store.errors import StoreInconsistentError
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -113,20 +115,27 @@ class Aggregates:
         if known is not None and (held := self._models.cached(known)) is not None:
             return known, held
         nodes = self._nodes_of(parents)
-        with self._slots, self._models.sources([node.model_digest for node in nodes]) as sources:
-            # A model read from the store is hashed on the way, front to back, so by one thread.
-            parallel = all(isinstance(source, ArraySource) for source in sources)
-            model = aggregate_model(
-                self._view.genesis,
-                self._aggregators[parallel],
-                sources,
-                num_examples=[node.num_examples for node in nodes],
-            )
+        with self._slots:
+            try:
+                model = self._computed(nodes)
+            except (ModelCorruptError, StoreInconsistentError):
+                model = self._computed(nodes, whole=True)
         digest = digest_of(model)
         self._models.put(digest, model)
         with self._lock:
             self._digests[parents], self._parents[digest] = digest, parents
         return digest, model
+
+    def _computed(self, nodes: list[Node], *, whole: bool = False) -> bytes:
+        with self._models.sources([node.model_digest for node in nodes], whole=whole) as sources:
+            # A model read from the store is hashed on the way, front to back, so by one thread.
+            parallel = all(isinstance(source, ArraySource) for source in sources)
+            return aggregate_model(
+                self._view.genesis,
+                self._aggregators[parallel],
+                sources,
+                num_examples=[node.num_examples for node in nodes],
+            )
 
     def _nodes_of(self, parents: tuple[TxId, ...]) -> list[Node]:
         with self._view.lock:

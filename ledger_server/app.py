@@ -32,7 +32,7 @@ from ledger_server.http.state import ServerState
 from ledger_server.keys import server_key
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer, noted_peers, peers_of, retire_key, retired_keys
-from ledger_server.pruning import DAY_MS, AutomaticPruning
+from ledger_server.pruning import DAY_MS, HOUR_MS, AutomaticPruning
 from ledger_server.publishing import LedgerService
 from ledger_server.quotas import Quotas
 from ledger_server.settings import Settings
@@ -59,6 +59,10 @@ HOW_PAGES_ASK: Final[dict[str, Any]] = {
 def now_ms() -> int:
     """Milliseconds since 1970 UTC."""
     return time.time_ns() // 1_000_000
+
+
+def _ms(value: float | None, unit_ms: int) -> int | None:
+    return None if value is None else int(value * unit_ms)
 
 
 def create_app(
@@ -119,7 +123,8 @@ def create_app(
         )
         pruning = AutomaticPruning(
             service,
-            keep_ms=None if settings.prune.keep_days is None else int(settings.prune.keep_days * DAY_MS),
+            keep_ms=_ms(settings.prune.keep_days, DAY_MS),
+            pack_ms=_ms(settings.prune.pack_after_hours, HOUR_MS),
             every_s=settings.prune.every_s,
             now_ms=clock_ms,
             on_pruned=state.metrics.count_pruned,

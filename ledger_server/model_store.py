@@ -69,12 +69,8 @@ class CachedModelStore:
             for digest in list(self._cache) if digests is None else digests:
                 self._cache.pop(digest, None)
 
-    def get(self, digest: Digest, *, keep: bool = True) -> Buffer | None:
+    def get(self, digest: Digest) -> Buffer | None:
         """The model from memory or the store; None if it was pruned or never here.
-
-        Args:
-            digest: Its own.
-            keep: Whether it is likely to be asked for again.
 
         Raises:
             ModelCorruptError: The store's bytes are damaged.
@@ -88,19 +84,18 @@ class CachedModelStore:
             if self._store.is_pruned(digest):  # while it was read
                 return None
             raise ModelCorruptError(digest)
-        if keep:
-            self.put(digest, stored)
+        self.put(digest, stored)
         return stored
 
-    def vector(self, digest: Digest, *, keep: bool = True) -> Vector32:
-        """The model's flat float32 vector; ``keep`` as for ``get``.
+    def vector(self, digest: Digest) -> Vector32:
+        """The model's flat float32 vector.
 
         Raises:
             ModelPrunedError: It was pruned.
             ModelUnknownError: No such model here.
             ModelCorruptError: The store's bytes are damaged.
         """
-        data = self.get(digest, keep=keep)
+        data = self.get(digest)
         if data is None:
             raise self.missing(digest)
         return flat(self._layout, data)
@@ -114,8 +109,12 @@ class CachedModelStore:
         return ModelUnknownError(f"model {digest[:16]}… is not held here")
 
     @contextmanager
-    def sources(self, digests: list[Digest]) -> Iterator[list[VectorSource]]:
+    def sources(self, digests: list[Digest], *, whole: bool = False) -> Iterator[list[VectorSource]]:
         """The models as sources for an aggregator; those in the store are read in pieces, not held.
+
+        Args:
+            digests: Which.
+            whole: Read them whole and hold them: one may be packed while its pieces are read.
 
         Raises:
             ModelPrunedError: One was pruned, perhaps while it was read.
@@ -127,7 +126,7 @@ class CachedModelStore:
             for digest in digests:
                 if (data := self.cached(digest)) is not None:
                     sources.append(ArraySource(flat(self._layout, data)))
-                elif not self._layout.is_float32:
+                elif whole or not self._layout.is_float32:
                     sources.append(ArraySource(self.vector(digest)))
                 elif (reader := self._store.open_model(digest)) is not None:
                     sources.append(_StoredSource(stack.enter_context(reader), digest, self._layout))

@@ -13,18 +13,21 @@ on which the decision is based, and what may be pruned once may be pruned for ev
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from fl_core.types import Digest
+from ledger_server.packing import pack
 from ledger_server.reading import LedgerSnapshot, LedgerView
 from ledger_server.store.errors import StoreError
 from ledger_server.store.journal import HeldModel, Store
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-DAY_MS: Final = 24 * 3600 * 1000
+HOUR_MS: Final = 3600 * 1000
+DAY_MS: Final = 24 * HOUR_MS
 _PAGE: Final = 1000
 _BATCH_MODELS: Final = 64
 _BATCH_BYTES: Final = 2 << 20
@@ -97,11 +100,8 @@ def prune(
     after: Digest | None = None
     while not stop() and (page := store.held_models(after=after, limit=_PAGE)):
         held += len(page)
-        needed: set[Digest] = set()
-        for stored in store.carrying([model.digest for model in page]):
-            if stored.arrival >= snapshot.transactions or snapshot.retention.keeps(stored.node):
-                needed.add(stored.transaction.header.model_digest)
-                kept += 1
+        needed = _needed(store, snapshot, [model.digest for model in page])
+        kept += sum(needed.values())
         for batch in _batches([model for model in page if model.digest not in needed]):
             if stop():
                 break
@@ -109,7 +109,7 @@ def prune(
                 models, nbytes = models + len(batch), nbytes + sum(model.size for model in batch)
                 continue
             began_s = time.monotonic()
-            digests = [model.digest for model in batch]
+            digests = _with_packed(store, snapshot, [model.digest for model in batch])
             done = store.prune(digests, known=snapshot.transactions, now_ms=now_ms())
             forget(digests)
             models, nbytes = models + done.models, nbytes + done.nbytes
@@ -118,6 +118,28 @@ def prune(
         progress(held, snapshot.transactions)
     progress(snapshot.transactions, snapshot.transactions)
     return PruneReport(snapshot.transactions, kept, models, nbytes, held - models)
+
+
+def _needed(store: Store, snapshot: LedgerSnapshot, digests: Sequence[Digest]) -> Counter[Digest]:
+    """Of these models, those that stay, and how many transactions keep each."""
+    found: Counter[Digest] = Counter()
+    for stored in store.carrying(digests):
+        if stored.arrival >= snapshot.transactions or snapshot.retention.keeps(stored.node):
+            found[stored.transaction.header.model_digest] += 1
+    return found
+
+
+def _with_packed(store: Store, snapshot: LedgerSnapshot, digests: list[Digest]) -> list[Digest]:
+    """These, which go, and what is packed by them and goes too; what is packed by them and stays is unpacked."""
+    going = dict.fromkeys(digests)
+    level = digests
+    while packed := [each for each in store.packed_by(level) if each not in going]:
+        needed = _needed(store, snapshot, packed)
+        for each in needed:
+            store.unpack(each)
+        level = [each for each in packed if each not in needed]
+        going.update(dict.fromkeys(level))
+    return list(going)
 
 
 def _batches(models: list[HeldModel]) -> list[list[HeldModel]]:
@@ -139,6 +161,7 @@ class AutomaticPruning:
     Args:
         service: The ledger.
         keep_ms: For how long superseded updates keep their models; None: for ever, and only what is erased goes.
+        pack_ms: For how long they keep them whole (``ledger_server.packing``); None: for as long.
         every_s: Seconds between the end of one run and the next.
         now_ms: Milliseconds since 1970 UTC.
         on_pruned: Told of each run that pruned something.
@@ -149,12 +172,13 @@ class AutomaticPruning:
         service: LedgerView,
         *,
         keep_ms: int | None,
+        pack_ms: int | None = None,
         every_s: float,
         now_ms: Callable[[], int],
         on_pruned: Callable[[PruneReport], None] = lambda _: None,
     ) -> None:
         self._service, self._now_ms, self._on_pruned = service, now_ms, on_pruned
-        self._keep_ms, self._every_s = keep_ms, every_s
+        self._keep_ms, self._pack_ms, self._every_s = keep_ms, pack_ms, every_s
         self._stopped, self._woken = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -181,10 +205,25 @@ class AutomaticPruning:
             try:
                 self._once()
             except StoreError as error:
-                logger.warning("models are not pruned", extra={"reason": str(error)})
-            self._woken.wait(None if self._keep_ms is None else self._every_s)
+                logger.warning("models are not pruned or packed", extra={"reason": str(error)})
+            self._woken.wait(None if self._keep_ms is None and self._pack_ms is None else self._every_s)
 
     def _once(self) -> None:
+        """What goes, goes first: it need not be packed."""
+        self._prune()
+        if self._pack_ms is not None:
+            began = time.monotonic()
+            packed = pack(
+                self._service.store,
+                self._service.genesis.layout,
+                before_ms=self._now_ms() - self._pack_ms,
+                stop=self._stopped.is_set,
+                rest=self._stopped.wait,
+            )
+            if packed:
+                logger.info("models packed", extra={"models": packed, "seconds": round(time.monotonic() - began, 1)})
+
+    def _prune(self) -> None:
         if self._keep_ms is None and not self._service.acts.quarantine.erased:
             self._service.store.sweep()
             return

@@ -231,6 +231,14 @@ class PruneSettings(_Group):
         "each author's newest inside the freshness window; others are dropped, while headers, signatures and evidence "
         "stay. Longer than any client trains: 1 and more. Without it nothing is dropped.",
     )
+    pack_after_hours: float | None = Field(
+        default=None,
+        ge=0,
+        le=876_000,
+        description="Models of 256 KiB and more, whose authors' next ones came so many hours ago, are kept by what "
+        "they differ by from those: the same to the last bit, in a fifth of the room where clients round what they "
+        "publish, else three fifths. Reading one takes up to eight. Without it all stay whole.",
+    )
     every_s: Seconds = Field(default=3600.0, description="Seconds between two prunings; the first is at the start.")
 
 

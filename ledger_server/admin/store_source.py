@@ -4,7 +4,9 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from cachetools import LRUCache
 
 from fl_core.dag.acts import encode_signed_acts
 from fl_core.dag.transaction import Transaction
@@ -15,6 +17,9 @@ from ledger_server.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from ledger_server.store.journal import Store
+
+_UNPACKED_BYTES: Final = 512 << 20
+"""Packed models in memory: who goes through a whole ledger reads some dozens at a time in pieces, again and again."""
 
 
 @contextmanager
@@ -55,6 +60,7 @@ class StoreSource:
                 "or take a server's with: dag-acfl ledger join URL"
             )
         self._store = store
+        store.unpacked = LRUCache(_UNPACKED_BYTES, getsizeof=len)
         self.ledger: str = held[0].id
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
@@ -102,4 +108,6 @@ class StoreSource:
             try:
                 return reader.read(start, stop)
             except StoreInconsistentError:
+                if (whole := self._store.model(digest)) is not None:  # it was packed while it was read
+                    return bytes(whole[start:stop])
                 return b""  # a piece has gone; what is left hashes to something else, and verify says so

@@ -21,13 +21,16 @@ every blob goes by the digest in the transaction's header.
 
 import logging
 import secrets
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
+from cachetools import LRUCache
 from sqlalchemy import (
     BigInteger,
     Connection,
@@ -44,14 +47,17 @@ from sqlalchemy import (
 )
 
 from fl_core.dag.acts import SignedAct
+from fl_core.dag.genesis import parse_genesis
 from fl_core.dag.graph import Node, bounded_by, node_of
 from fl_core.dag.receipt import decode_receipt
 from fl_core.dag.transaction import Header, Transaction
-from fl_core.models import Buffer
+from fl_core.errors import ModelMalformedError
+from fl_core.models import Buffer, ModelLayout
+from fl_core.step_coding import CODED_HEAD_BYTES, LEAST_BYTES, base_of, decode_step, is_coded
 from fl_core.sync.items import Item
 from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of
 from ledger_server.store import acts, pending
-from ledger_server.store.blobs.protocol import BlobStore, ModelReader
+from ledger_server.store.blobs.protocol import BlobStore, MemoryReader, ModelReader
 from ledger_server.store.database import Database
 from ledger_server.store.errors import LedgerExistsError, StoreError, StoreInconsistentError
 from ledger_server.store.tables import (
@@ -73,6 +79,7 @@ REPLAY_PAGE: Final = 1000
 _DROP_PAGE: Final = 20
 """A deletion in a bucket takes a round trip, and publications wait for a page of them."""
 _SWEEP_PAGE: Final = 500
+_UNPACKED_BYTES: Final = 64 << 20
 _IDS_PER_QUERY: Final = 10_000
 _NONE: Final[Mapping[Digest, Sequence[TxId]]] = MappingProxyType({})
 
@@ -101,7 +108,12 @@ _BEFORE = select(
     .where(transactions.c.id.in_(bindparam("parents", expanding=True)))
     .scalar_subquery()
     .label("depth"),
-    exists().where(models.c.digest == bindparam("model"), models.c.pruned_at_ms.is_(None)).label("holds_model"),
+    exists()
+    .where(models.c.digest == bindparam("model"), models.c.pruned_at_ms.is_(None), models.c.base.is_(None))
+    .label("holds_model"),
+    exists()
+    .where(models.c.digest == bindparam("model"), models.c.pruned_at_ms.is_(None), models.c.base.is_not(None))
+    .label("packed_model"),
     exists().where(models.c.digest == bindparam("model"), models.c.pruned_at_ms.is_not(None)).label("pruned_model"),
     exists().where(attachments.c.digest == bindparam("attachment")).label("has_attachment"),
 )
@@ -147,6 +159,41 @@ _ATTACHMENT = union_all(
 ).limit(1)
 
 _HELD_SIZE = select(models.c.size).where(models.c.digest == bindparam("digest"), models.c.pruned_at_ms.is_(None))
+_PACKED_BY = (
+    select(models.c.digest)
+    .where(models.c.base.in_(bindparam("bases", expanding=True)), models.c.pruned_at_ms.is_(None))
+    .order_by(models.c.digest)
+)
+_TO_PACK = (
+    select(*_STORED)
+    .join(models, models.c.digest == transactions.c.model_digest)
+    .where(
+        transactions.c.arrival > bindparam("after"),
+        models.c.pruned_at_ms.is_(None),
+        models.c.base.is_(None),
+        models.c.size >= bindparam("least"),
+    )
+    .order_by(transactions.c.arrival)
+    .limit(bindparam("limit"))
+)
+_ARE_WHOLE = (
+    select(func.count())
+    .select_from(models)
+    .where(
+        models.c.digest.in_(bindparam("digests", expanding=True)),
+        models.c.pruned_at_ms.is_(None),
+        models.c.base.is_(None),
+    )
+)
+_IS_PACKED = select(
+    exists().where(models.c.digest == bindparam("digest"), models.c.pruned_at_ms.is_(None), models.c.base.is_not(None))
+)
+_SET_PACKED = (
+    update(models).where(models.c.digest == bindparam("of")).values(base=bindparam("by"), packed_size=bindparam("take"))
+)
+_SET_WHOLE = (
+    update(models).where(models.c.digest == bindparam("of")).values(pruned_at_ms=None, base=None, packed_size=None)
+)
 _HELD = (
     select(models.c.digest, models.c.size)
     .where(models.c.digest > bindparam("after"), models.c.pruned_at_ms.is_(None))
@@ -156,7 +203,9 @@ _HELD = (
 _HELD_AMONG = select(models.c.digest).where(
     models.c.digest.in_(bindparam("digests", expanding=True)), models.c.pruned_at_ms.is_(None)
 )
-_HELD_BYTES = select(func.coalesce(func.sum(models.c.size), 0)).where(models.c.pruned_at_ms.is_(None))
+_HELD_BYTES = select(func.coalesce(func.sum(func.coalesce(models.c.packed_size, models.c.size)), 0)).where(
+    models.c.pruned_at_ms.is_(None)
+)
 _IS_PRUNED = select(exists().where(models.c.digest == bindparam("digest"), models.c.pruned_at_ms.is_not(None)))
 _PRUNED_COUNT = select(func.count()).select_from(models).where(models.c.pruned_at_ms.is_not(None))
 _SUMMARY = select(summaries.c.data, summaries.c.digest).join(journal, journal.c.epoch == summaries.c.epoch)
@@ -168,7 +217,11 @@ _TO_PRUNE = select(models.c.digest, models.c.size).where(
     # What came after the caller had looked may carry one of these models.
     models.c.digest.not_in(select(transactions.c.model_digest).where(transactions.c.arrival >= bindparam("known"))),
 )
-_SET_PRUNED = update(models).where(models.c.digest == bindparam("of")).values(pruned_at_ms=bindparam("at_ms"))
+_SET_PRUNED = (
+    update(models)
+    .where(models.c.digest == bindparam("of"))
+    .values(pruned_at_ms=bindparam("at_ms"), base=None, packed_size=None)
+)
 _ADD_MODEL = insert(models)
 _ADD_ATTACHMENT = insert(attachments)
 _ADD_TRANSACTION = insert(transactions)
@@ -264,11 +317,16 @@ class Store:
         database: Of the current revision, with its size and log; closed with the store.
         blobs: Where models' bytes lie.
         place: The name of that kind of place, recorded with genesis.
+
+    Attributes:
+        unpacked: The packed models that were read last.
     """
 
     def __init__(self, database: Database, blobs: BlobStore, *, place: str) -> None:
         self.database: Database = database
         self._blobs, self._place = blobs, place
+        self._unpacked_lock = threading.Lock()
+        self.unpacked: LRUCache[Digest, Buffer] = LRUCache(_UNPACKED_BYTES, getsizeof=len)
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -368,14 +426,7 @@ class Store:
             missing = len(header.parents) - before.parents
             raise StoreInconsistentError(f"{missing} of {len(header.parents)} parents are not stored")
         if not before.holds_model:
-            if model is not None:
-                self._blobs.put(connection, header.model_digest, model, was_pruned=before.pruned_model)
-            pruned_at_ms = new.received_at_ms if model is None else None
-            if before.pruned_model:
-                connection.execute(_SET_PRUNED, {"of": header.model_digest, "at_ms": pruned_at_ms})
-            else:
-                row = {"digest": header.model_digest, "size": header.model_size, "pruned_at_ms": pruned_at_ms}
-                connection.execute(_ADD_MODEL, row)
+            self._write_model(connection, new, model, before)
         if attachment is not None and not before.has_attachment:
             connection.execute(_ADD_ATTACHMENT, {"digest": header.attachment_digest, "data": attachment})
             pending.adopt(connection, header.attachment_digest)
@@ -396,6 +447,20 @@ class Store:
             },
         )
         return True
+
+    def _write_model(self, connection: Connection, new: StoredTransaction, model: Buffer | None, before: Any) -> None:
+        """Store the model of a new transaction, or record that nobody has it; it is not here, or packed."""
+        header = new.transaction.header
+        if before.packed_model or before.pruned_model:
+            if model is not None:  # what lies there may be coded by a model that has gone
+                self._blobs.replace(connection, header.model_digest, model)
+                connection.execute(_SET_WHOLE, {"of": header.model_digest})
+            return
+        if model is not None:
+            self._blobs.put(connection, header.model_digest, model)
+        pruned_at_ms = new.received_at_ms if model is None else None
+        row = {"digest": header.model_digest, "size": header.model_size, "pruned_at_ms": pruned_at_ms}
+        connection.execute(_ADD_MODEL, row)
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -574,15 +639,90 @@ class Store:
 
     # -- models -----------------------------------------------------------------------------------
 
-    def model(self, digest: Digest) -> bytes | None:
+    def model(self, digest: Digest) -> Buffer | None:
         """A model's bytes; None where it is not here, or pruned."""
         size: int | None = self._scalar(_HELD_SIZE, digest=digest)
-        return None if size is None else self._blobs.get(digest, size)
+        return None if size is None else self._whole(digest, size)
 
     def open_model(self, digest: Digest) -> ModelReader | None:
-        """Random access to a model, for ranges and for averages, without holding all of it; None as of ``model``."""
+        """Random access to a model, for ranges and for averages, without holding all of it; None as of ``model``.
+
+        A packed one is held after all: not for long, as few are read that are superseded.
+        """
         size: int | None = self._scalar(_HELD_SIZE, digest=digest)
-        return None if size is None else self._blobs.open(digest, size)
+        reader = None if size is None else self._blobs.open(digest, size)
+        if size is None or reader is None or not is_coded(reader.read(0, CODED_HEAD_BYTES)):
+            return reader
+        reader.close()
+        whole = self._whole(digest, size)
+        return None if whole is None else MemoryReader(whole)
+
+    def _whole(self, digest: Digest, size: int) -> Buffer | None:
+        """A model's own bytes; what is packed says so itself, and by which other model."""
+        with self._unpacked_lock:
+            if (known := self.unpacked.get(digest)) is not None:
+                return known
+        data = self._blobs.get(digest, size)
+        if data is None or not is_coded(data):
+            return data
+        by = base_of(data)
+        base = None if by == ZERO_ID else self._whole(by, size)
+        if base is None and by != ZERO_ID:
+            return None
+        try:
+            found = decode_step(self._layout, data, base)
+        except ModelMalformedError:
+            return data  # damaged: it hashes to something else, as whoever asked will find
+        with self._unpacked_lock, suppress(ValueError):  # larger than the cache
+            self.unpacked[digest] = found
+        return found
+
+    @cached_property
+    def _layout(self) -> ModelLayout:
+        held = self.genesis()
+        assert held is not None, "models are packed by those of a ledger"
+        return parse_genesis(held[1]).layout
+
+    def to_pack(self, *, after: int, limit: int) -> list[StoredTransaction]:
+        """As ``page``, of those whose models are here, whole, and large enough to be packed."""
+        with self.database.reading() as connection:
+            rows = connection.execute(_TO_PACK, {"after": after, "limit": limit, "least": LEAST_BYTES}).all()
+        return [_stored(row) for row in rows]
+
+    def packed_by(self, bases: Sequence[Digest]) -> list[Digest]:
+        """The models that are packed by one of these."""
+        with self.database.reading() as connection:
+            return list(connection.execute(_PACKED_BY, {"bases": bases}).scalars())
+
+    def pack(self, digest: Digest, coded: bytes, *, base: Digest) -> bool:
+        """Keep a model coded, durably; False, and nothing is changed, where it or its base is not here and whole.
+
+        A base is whole when something is packed by it, and may be packed itself later: so there are no circles.
+
+        Args:
+            digest: Whose next update has come long ago.
+            coded: ``fl_core.step_coding.encode_step`` of it, from which it has been decoded again.
+            base: By which; ``ZERO_ID`` for none.
+        """
+        needed = {digest, base} - {Digest(ZERO_ID)}
+        with self.database.writing(durable=True) as connection:
+            if connection.execute(_ARE_WHOLE, {"digests": [*needed]}).scalar_one() != len(needed):
+                return False
+            connection.execute(_SET_PACKED, {"of": digest, "by": base, "take": len(coded)})
+        with self.database.writing(durable=True) as connection:  # what its row says holds before and after this
+            if connection.execute(_IS_PACKED, {"digest": digest}).scalar_one():
+                self._blobs.replace(connection, digest, coded)
+        return True
+
+    def unpack(self, digest: Digest) -> None:
+        """Keep a model whole again, durably, as its base is to go."""
+        with self.database.writing(durable=True) as connection:
+            size = connection.execute(_HELD_SIZE, {"digest": digest}).scalar_one_or_none()
+            if size is None or (whole := self._whole(digest, size)) is None:
+                return
+            self._blobs.replace(connection, digest, whole)
+        with self.database.writing(durable=True) as connection:
+            connection.execute(_SET_WHOLE, {"of": digest})
 
     def is_pruned(self, digest: Digest) -> bool:
         """Whether a transaction here carries this model, and its bytes were dropped by ``prune`` or never came."""

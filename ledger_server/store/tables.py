@@ -99,8 +99,13 @@ models: Table = Table(
     Column("size", BigInteger, nullable=False),
     # When the bytes were dropped by decision; null: they are here, also when they were published again since.
     Column("pruned_at_ms", BigInteger, nullable=True),
+    # The model by which its bytes are coded (``fl_core.step_coding``), zeros for none; null: they are whole.
+    _hex("base", nullable=True),
+    # How many bytes lie there, where they are coded.
+    Column("packed_size", BigInteger, nullable=True),
     _long("digest", 32),
     CheckConstraint("size > 0", name="size_positive"),
+    Index("ix_models_base", "base"),
     sqlite_with_rowid=False,
 )
 

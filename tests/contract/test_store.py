@@ -254,6 +254,9 @@ def test_a_row_says_how_deep_a_transaction_lies_and_what_bounds_its_step(
         for name in ("depth", "bounded_by"):
             connection.execute(text(f"ALTER TABLE transactions DROP COLUMN {name}"))
         connection.execute(text("ALTER TABLE journal DROP COLUMN changes"))
+        connection.execute(text("DROP INDEX ix_models_base"))
+        for name in ("base", "packed_size"):
+            connection.execute(text(f"ALTER TABLE models DROP COLUMN {name}"))
         for name in ("summaries", "averages"):
             connection.execute(text(f"DROP TABLE {name}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
@@ -792,7 +795,7 @@ def test_a_server_that_is_gone_is_unavailable_for_every_method(
 ) -> None:
     with open_store(postgresql_url, data_dir=tmp_path) as store:
         found(store, tiny)
-        reader = store.open_model(digest_of(tiny.genesis_model)) or pytest.fail("no model")
+        reader = store._blobs.open(digest_of(tiny.genesis_model), 8) or pytest.fail("no model")
         url = engine_of(store).url
         engine_of(store).dispose()
         gone: list[Callable[[], object]] = [

@@ -39,14 +39,16 @@ class DatabaseBlobs(BlobStore):
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def put(self, connection: Connection, digest: Digest, data: Buffer, *, was_pruned: bool) -> None:
-        if was_pruned and connection.execute(_IS_HERE, {"digest": digest}).scalar_one():
-            return
+    def put(self, connection: Connection, digest: Digest, data: Buffer) -> None:
         # Slices of a memoryview: SQLite copies each once, into its own pages; Python copies nothing.
         view = memoryview(data)
         pieces = enumerate(range(0, len(view), PIECE_BYTES))
         rows = [{"digest": digest, "number": n, "data": view[start : start + PIECE_BYTES]} for n, start in pieces]
         connection.execute(_ADD, rows)
+
+    def replace(self, connection: Connection, digest: Digest, data: Buffer) -> None:
+        self.drop(connection, digest)
+        self.put(connection, digest, data)
 
     def get(self, digest: Digest, size: int) -> bytes | None:
         pieces = self.pieces(digest, 0, (size - 1) // PIECE_BYTES)

@@ -1,7 +1,7 @@
 """Models as files named by their digest, ``models/ab/cdef…``: the ``directory`` store.
 
 A file is written under a temporary name, synced, renamed, and its folder synced: it is there whole and durable, or not
-at all. It never changes, so backups may link to it instead of copying.
+at all. Nobody writes into it, a packed one takes its place, so backups may link to it instead of copying.
 
 Files are written past the page cache (O_DIRECT, where the file system has it): filling fresh cache pages costs more
 than the disk does, and what was just published is in this process's memory anyway. Measured for 13 MB, durable, on two
@@ -65,9 +65,14 @@ class DirectoryBlobs(BlobStore):
             # Also where the file was there: whoever renamed it may not have come to its sync.
             sync(path.parent)
 
-    def put(self, connection: Connection, digest: Digest, data: Buffer, *, was_pruned: bool) -> None:  # noqa: ARG002 -- only its lock is needed
+    def put(self, connection: Connection, digest: Digest, data: Buffer) -> None:  # noqa: ARG002 -- only its lock is needed
         if not self.path(digest).exists():  # not prepared, or swept since
             self.prepare(digest, data)
+
+    def replace(self, connection: Connection, digest: Digest, data: Buffer) -> None:  # noqa: ARG002 -- only its lock is needed
+        with our_errors(_WRITING):
+            self._write_file(self.path(digest), data)
+            sync(self.path(digest).parent)
 
     def _write_file(self, path: Path, data: Buffer) -> None:
         draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}{_UNFINISHED}")

@@ -57,6 +57,17 @@ class ModelReader(ABC):
         self.close()
 
 
+class MemoryReader(ModelReader):
+    """A model that is in memory."""
+
+    def __init__(self, data: Buffer) -> None:
+        super().__init__(len(data))
+        self._data = memoryview(data)
+
+    def _read(self, start: int, stop: int) -> bytes:
+        return bytes(self._data[start:stop])
+
+
 class BlobStore(ABC):
     """Models' bytes by digest. All methods may be called from many threads, and raise only ``StoreError``."""
 
@@ -69,14 +80,21 @@ class BlobStore(ABC):
         """
 
     @abstractmethod
-    def put(self, connection: Connection, digest: Digest, data: Buffer, *, was_pruned: bool) -> None:
+    def put(self, connection: Connection, digest: Digest, data: Buffer) -> None:
         """Store bytes unless they are there: durable at the latest with the commit of the transaction under way.
 
         Args:
             connection: Of the transaction under way.
-            digest: Of the bytes; no transaction holds them.
+            digest: Of the bytes; no transaction holds them, or ever did.
             data: The bytes.
-            was_pruned: Whether some did, so that bytes which ``prepare`` has seen may have been dropped since.
+
+        Raises:
+            StoreUnavailableError, SyncFailedError: As ``prepare``.
+        """
+
+    @abstractmethod
+    def replace(self, connection: Connection, digest: Digest, data: Buffer) -> None:
+        """Store other bytes in the place of those that are there: a reader finds these or those, whole.
 
         Raises:
             StoreUnavailableError, SyncFailedError: As ``prepare``.
@@ -84,7 +102,7 @@ class BlobStore(ABC):
 
     @abstractmethod
     def get(self, digest: Digest, size: int) -> bytes | None:
-        """All ``size`` bytes of a blob; None if it is not there."""
+        """All bytes of a blob, at most ``size``; None if it is not there."""
 
     @abstractmethod
     def open(self, digest: Digest, size: int) -> ModelReader | None:

@@ -84,17 +84,23 @@ class S3Blobs(BlobStore):
     def prepare(self, digest: Digest, data: Buffer) -> None:
         if self._is_here(digest):
             return
-        with self._our_errors(_WRITING):
-            self._obstore.put(self._store, digest, data, chunk_size=PART_BYTES, max_concurrency=4)
+        self._put(digest, data)
         with self._new_lock:
             self._new[digest] = None
 
-    def put(self, connection: Connection, digest: Digest, data: Buffer, *, was_pruned: bool) -> None:  # noqa: ARG002 -- only its lock is needed
+    def put(self, connection: Connection, digest: Digest, data: Buffer) -> None:  # noqa: ARG002 -- only its lock is needed
         """As ``BlobStore.put``; asks S3 only for what may have been dropped since ``prepare`` saw it there."""
         with self._new_lock:
-            is_here = digest in self._new and not was_pruned
+            is_here = digest in self._new
         if not is_here:
             self.prepare(digest, data)
+
+    def replace(self, connection: Connection, digest: Digest, data: Buffer) -> None:  # noqa: ARG002 -- only its lock is needed
+        self._put(digest, data)
+
+    def _put(self, digest: Digest, data: Buffer) -> None:
+        with self._our_errors(_WRITING):
+            self._obstore.put(self._store, digest, data, chunk_size=PART_BYTES, max_concurrency=4)
 
     def _is_here(self, digest: Digest) -> bool:
         # Not by a HEAD, which has no words for whether it is the object that is missing, or the bucket, or a key.

@@ -115,8 +115,8 @@ def test_an_object_that_was_cut_short_reads_as_fewer_bytes(blobs: S3Blobs) -> No
         assert reader.read(8, 11) == b""
 
 
-def append(blobs: S3Blobs, data: bytes, *, was_pruned: bool = False) -> None:
-    blobs.put(NO_DATABASE, digest_of(data), data, was_pruned=was_pruned)
+def append(blobs: S3Blobs, data: bytes) -> None:
+    blobs.put(NO_DATABASE, digest_of(data), data)
 
 
 def test_an_append_asks_nothing_of_a_bucket_for_what_was_put_just_now(
@@ -129,16 +129,19 @@ def test_an_append_asks_nothing_of_a_bucket_for_what_was_put_just_now(
         append(blobs, b"a model")
 
 
-@pytest.mark.parametrize("was_pruned", [False, True])
-def test_an_append_puts_again_what_went_after_it_was_prepared(
-    address: S3Address, blobs: S3Blobs, *, was_pruned: bool
-) -> None:
+def test_an_append_puts_again_what_went_after_it_was_prepared(address: S3Address, blobs: S3Blobs) -> None:
     blob = put(blobs, b"a model")
     other = S3Blobs(address)  # another process; it finds the model there
     put(other, b"a model")
     other.drop(NO_DATABASE, blob[0])
-    append(blobs if was_pruned else other, b"a model", was_pruned=was_pruned)
+    append(other, b"a model")
     assert blobs.get(*blob) == b"a model"
+
+
+def test_other_bytes_take_an_objects_place(blobs: S3Blobs) -> None:
+    blob = put(blobs, b"a model")
+    blobs.replace(NO_DATABASE, blob[0], b"packed")
+    assert blobs.get(*blob) == b"packed"
 
 
 def test_a_sweep_takes_objects_that_are_a_day_old(blobs: S3Blobs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,7 @@ AS_DOCUMENTED: dict[str, tuple[str, object]] = {
     "BLOBS__S3_REGION": ("eu-central-1", "eu-central-1"),
     "BLOBS__S3_ALLOW_HTTP": ("yes", True),
     "PRUNE__KEEP_DAYS": ("200", 200),
+    "PRUNE__PACK_AFTER_HOURS": ("24", 24),
     "PRUNE__EVERY_S": ("60", 60.0),
     "QUOTA__AUTHOR_UPDATES": ("60", 60),
     "QUOTA__TOKEN_UPDATES": ("0", 0),
