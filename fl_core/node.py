@@ -54,7 +54,7 @@ from fl_core.trust.quarantine import NO_QUARANTINE, Quarantine
 from fl_core.types import AuthorId, Digest, TxId, Vector32
 
 _MIN_SPARE_ROWS: Final = 64
-_MIN_EVIDENCE: Final = 64
+_MIN_EVIDENCE: Final = 32
 
 _transaction_of: Final = attrgetter("transaction")
 
