@@ -16,6 +16,7 @@ Doubles and float32 are big-endian IEEE 754, finite, at least 0, and not -0.0.
 import math
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -131,8 +132,9 @@ def read_figures(reader: Reader) -> Figures:
     return figures
 
 
+@lru_cache(4096)  # of what is chosen now: the bound of a step asks for it of every parent, three times a round
 def decode_figures(data: bytes) -> Figures:
-    """What ``encode`` made, out of a server's own journal; a server that starts asks for it of every transaction.
+    """What ``encode`` made, out of a server's own journal.
 
     Raises:
         CheckpointMalformedError: The bytes are not that. Numbers are not checked (``Figures.check``).
