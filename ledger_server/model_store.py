@@ -69,8 +69,12 @@ class CachedModelStore:
             for digest in list(self._cache) if digests is None else digests:
                 self._cache.pop(digest, None)
 
-    def get(self, digest: Digest) -> Buffer | None:
+    def get(self, digest: Digest, *, keep: bool = True) -> Buffer | None:
         """The model from memory or the store; None if it was pruned or never here.
+
+        Args:
+            digest: Its own.
+            keep: Whether it is likely to be asked for again.
 
         Raises:
             ModelCorruptError: The store's bytes are damaged.
@@ -84,18 +88,19 @@ class CachedModelStore:
             if self._store.is_pruned(digest):  # while it was read
                 return None
             raise ModelCorruptError(digest)
-        self.put(digest, stored)
+        if keep:
+            self.put(digest, stored)
         return stored
 
-    def vector(self, digest: Digest) -> Vector32:
-        """The model's flat float32 vector.
+    def vector(self, digest: Digest, *, keep: bool = True) -> Vector32:
+        """The model's flat float32 vector; ``keep`` as for ``get``.
 
         Raises:
             ModelPrunedError: It was pruned.
             ModelUnknownError: No such model here.
             ModelCorruptError: The store's bytes are damaged.
         """
-        data = self.get(digest)
+        data = self.get(digest, keep=keep)
         if data is None:
             raise self.missing(digest)
         return flat(self._layout, data)

@@ -100,6 +100,9 @@ class LedgerView:
         self._header_bytes = len(first.header_bytes)
         self.items: ItemSet = ItemSet([(0, self.id)], load=store.items)
         self._resume()
+        while self.read_on(add=self.node.graph.add):
+            pass
+        self.node.offer_anew(NO_QUARANTINE)
         self.acts: MemberActs = MemberActs(
             store,
             self.id,
@@ -109,8 +112,6 @@ class LedgerView:
         )
         self.go_by_acts()
         self.acts.on_effect = self.go_by_acts
-        while self.read_on():
-            pass
 
     def forget(self, digests: Sequence[Digest] | None) -> None:
         """Let go of what memory holds of models that may have been pruned; None: of any."""
@@ -135,7 +136,6 @@ class LedgerView:
         newest = [stored.node for stored in self.store.transactions(held["graph"]["newest"])]
         self._nodes.resume(held["graph"]["count"], newest)
         self.node.graph.resume(held["graph"], newest)
-        self.node.offer_anew(NO_QUARANTINE)
         self.items = ItemSet.resumed(held["items"], load=self.store.items)
         self._header_bytes = held["header_bytes"]
         self._summed_up = len(self.ledger)
@@ -182,11 +182,17 @@ class LedgerView:
     def _seen(self, node: Node, transaction: Transaction) -> None:
         """Another process has written an update, which nobody here can read of yet; under the lock."""
 
-    def read_on(self, seen: Callable[[Node, Transaction], None] = lambda _, __: None) -> int:
+    def read_on(
+        self,
+        seen: Callable[[Node, Transaction], None] = lambda _, __: None,
+        *,
+        add: Callable[[Node], None] | None = None,
+    ) -> int:
         """Take in a page of what the journal holds beyond this ledger: all of it at the start, then others' writing.
 
         Args:
             seen: Called with each update before anybody else can read of it.
+            add: Instead of ``LedgerNode.restore``; at the start what the past offered is of no account.
 
         Returns:
             How many updates came in; 0 at the end of the journal.
@@ -196,7 +202,7 @@ class LedgerView:
             with self.lock:
                 if stored.arrival == len(self.ledger):  # else another thread was faster
                     node = stored.node
-                    self.node.restore(node)
+                    (add or self.node.restore)(node)
                     self._entered(node, stored.transaction)
                     seen(node, stored.transaction)
         return len(page)

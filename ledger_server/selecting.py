@@ -188,7 +188,7 @@ class SelectionService:
                 missing = self._node.nodes_of(self._node.missing_vectors())
             for each in missing:
                 try:
-                    vector = self._vector_of(each)
+                    vector = self._vector_of(each, keep=False)
                 except ModelPrunedError:
                     with self._lock:  # a server that joins has not come yet to what took its place
                         self._node.mark_damaged(each.id)
@@ -213,8 +213,8 @@ class SelectionService:
         with self._vectors_lock:
             self._vectors.clear()
 
-    def _vector_of(self, node: Node) -> Vector32:
-        """What is compared of an update's model: from memory, or read.
+    def _vector_of(self, node: Node, *, keep: bool = True) -> Vector32:
+        """What is compared of an update's model: from memory, or read, and the model then kept there.
 
         Raises:
             ModelPrunedError, ModelUnknownError: The model is not here (any more).
@@ -223,7 +223,7 @@ class SelectionService:
         with self._vectors_lock:
             vector = self._vectors.get(node.id)
         if vector is None:  # a copy, as a view would keep the whole model in memory
-            vector = self._node.compared(self._view.models.vector(node.model_digest)).copy()
+            vector = self._node.compared(self._view.models.vector(node.model_digest, keep=keep)).copy()
         return vector
 
     def without(self, selection: Digest, parent: TxId, *, asker: AuthorId) -> Digest:
