@@ -49,24 +49,28 @@ class Models:
     clients: tuple[Vector32, ...]
 
     @classmethod
-    def of(cls, clients: int, *, clusters: int, seed: int = 11) -> "Models":
+    def of(cls, clients: int, *, clusters: int, seed: int = 11, dimensions: int = DIMENSIONS) -> "Models":
         rng = np.random.default_rng(seed)
-        genesis = rng.standard_normal(DIMENSIONS, dtype=np.float32)
-        centres = rng.standard_normal((clusters, DIMENSIONS), dtype=np.float32)
+        genesis = rng.standard_normal(dimensions, dtype=np.float32)
+        centres = rng.standard_normal((clusters, dimensions), dtype=np.float32)
         noise = np.float32(NOISE)
         return cls(
             genesis,
             tuple(
-                genesis + centres[each % clusters] + noise * rng.standard_normal(DIMENSIONS, dtype=np.float32)
+                genesis + centres[each % clusters] + noise * rng.standard_normal(dimensions, dtype=np.float32)
                 for each in range(clients)
             ),
         )
 
+    @property
+    def layout(self) -> ModelLayout:
+        return ModelLayout.of([TensorSpec("weight", "F32", self.genesis.shape)])
 
-def make_genesis(selector: str) -> Genesis:
+
+def make_genesis(selector: str, layout: ModelLayout) -> Genesis:
     return Genesis(
         name="benchmark",
-        layout=LAYOUT,
+        layout=layout,
         comparison=compare_layers(["weight"]),
         selector=Component(selector),
         aggregator=Component("fedavg"),
@@ -82,7 +86,8 @@ def new_ledger(folder: Path, models: Models, *, selector: str) -> Path:
     folder.mkdir()
     file = folder / "ledger.sqlite3"
     with open_store(f"sqlite:///{file}", data_dir=folder) as store:
-        create_ledger(store, make_genesis(selector), encode_flat(LAYOUT, models.genesis), key=KEY, now_ms=STARTED_MS)
+        genesis = make_genesis(selector, models.layout)
+        create_ledger(store, genesis, encode_flat(models.layout, models.genesis), key=KEY, now_ms=STARTED_MS)
     return file
 
 
@@ -102,7 +107,7 @@ def publish_all(service: LedgerService, models: Models) -> list[TxId]:
     return [
         service.publish(
             Publication(num_examples=100, parents=(service.id,), secret=secrets.token_hex(32)),
-            encode_flat(LAYOUT, vector),
+            encode_flat(models.layout, vector),
         ).transaction
         for vector in models.clients
     ]
@@ -120,44 +125,45 @@ def grow(file: Path, *, authors: int, generations: int) -> list[TxId]:
     """
     with open_store(f"sqlite:///{file}", data_dir=file.parent) as store:
         held = store.genesis()
-        model = None if held is None else store.model(held[0].header.model_digest)
     assert held is not None
-    assert model is not None
     genesis = held[0]
     keys = [Ed25519PrivateKey.from_private_bytes(bytes([i // 256, i % 256]) + bytes(30)) for i in range(authors)]
-    norm = model_norm(np.frombuffer(model, np.float32, offset=len(LAYOUT.prefix)))
-    place = {genesis.id: 0}
     newest: list[TxId] = [genesis.id] * authors
-    rows: list[dict[str, object]] = []
-    for generation in range(generations):
-        before = list(newest)
-        for author, key in enumerate(keys):
-            approved = tuple(sorted({before[author], before[(author + 1 + generation) % authors]}))
-            sealed = seal(key, genesis, sequence=generation, parents=approved)
-            arrival = len(place)
-            place[sealed.id] = arrival
-            newest[author] = sealed.id
-            rows.append(
-                {
-                    "arrival": arrival,
-                    "id": sealed.id,
-                    "header": sealed.header_bytes,
-                    "author_signature": sealed.author_signature,
-                    "receipt": sealed.receipt.encode(),
-                    "model_digest": genesis.header.model_digest,
-                    "attachment_digest": None,
-                    "figures": Figures(norm, Step(1.0, (1.0,)), (1 / len(approved),) * len(approved)).encode(),
-                    "received_at_ms": STARTED_MS,
-                    "depth": generation + 1,
-                }
-            )
     engine = make_engine(parse_url(f"sqlite:///{file}"))
     try:
         with writing(engine) as connection:
-            connection.execute(insert(transaction_rows), rows)
+            for generation in range(generations):
+                rows, newest = _generation(genesis, keys, generation, newest)
+                connection.execute(insert(transaction_rows), rows)
     finally:
         engine.dispose()
     return newest
+
+
+def _generation(
+    genesis: Transaction, keys: list[Ed25519PrivateKey], generation: int, before: list[TxId]
+) -> tuple[list[dict[str, object]], list[TxId]]:
+    authors, newest = len(keys), list[TxId]()
+    rows: list[dict[str, object]] = []
+    for author, key in enumerate(keys):
+        approved = tuple(sorted({before[author], before[(author + 1 + generation) % authors]}))
+        sealed = seal(key, genesis, sequence=generation, parents=approved)
+        newest.append(sealed.id)
+        rows.append(
+            {
+                "arrival": 1 + generation * authors + author,
+                "id": sealed.id,
+                "header": sealed.header_bytes,
+                "author_signature": sealed.author_signature,
+                "receipt": sealed.receipt.encode(),
+                "model_digest": genesis.header.model_digest,
+                "attachment_digest": None,
+                "figures": Figures(1.0, Step(1.0, (1.0,)), (1 / len(approved),) * len(approved)).encode(),
+                "received_at_ms": STARTED_MS,
+                "depth": generation + 1,
+            }
+        )
+    return rows, newest
 
 
 def first_publication(service: LedgerService) -> Publication:
@@ -182,7 +188,7 @@ def seal(
         num_examples=100,
         start=genesis.header.model_digest,
         model_digest=model_digest or genesis.header.model_digest,
-        model_size=LAYOUT.nbytes,
+        model_size=genesis.header.model_size,
         parents=parents,
     )
     return unsigned.issue(KEY, author_signature=unsigned.sign_as_author(key), received_at_ms=STARTED_MS + sequence)
@@ -201,7 +207,7 @@ def crown(file: Path, models: Models, newest: list[TxId]) -> list[TxId]:
         length = store.length()
         for author, (vector, own) in enumerate(zip(models.clients, newest, strict=True)):
             key = Ed25519PrivateKey.from_private_bytes(bytes([author // 256, author % 256]) + bytes(30))
-            data = encode_flat(LAYOUT, vector)
+            data = encode_flat(models.layout, vector)
             sealed = seal(key, held[0], sequence=100_000, parents=(own,), model_digest=digest_of(data))
             new = StoredTransaction(length + author, sealed, Figures(model_norm(vector)).encode(), STARTED_MS)
             store.append(new, model=data, attachment=None)

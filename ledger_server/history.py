@@ -43,13 +43,18 @@ class JournalNodes:
         with self._lock:
             node = self._lately.get(transaction)
         if node is None:
-            stored = self._store.transaction(transaction)
-            if stored is None or stored.arrival >= self._count:
-                return None
-            node = stored.node
-            with self._lock:
-                self._lately[transaction] = node
+            node = self.read([transaction]).get(transaction)
         return node
+
+    def read(self, transactions: Iterable[TxId]) -> dict[TxId, Node]:
+        """Those of them that are not in memory, by one query; then they are."""
+        with self._lock:
+            lacking = [each for each in transactions if each not in self._lately]
+        stored = self._store.transactions(lacking)
+        found = {node.id: node for node in (each.node for each in stored if each.arrival < self._count)}
+        with self._lock:
+            self._lately.update(found)
+        return found
 
     def __contains__(self, transaction: TxId, /) -> bool:
         try:

@@ -179,6 +179,7 @@ class LedgerService(LedgerView):
         """Look at the latest updates of the journal."""
         after = max(len(self.ledger) - 1 - RESTORED, 0)  # genesis is nobody's
         while page := self.store.page(after=after, limit=_PAGE):
+            self._nodes.read({parent for stored in page for parent in stored.transaction.header.parents})
             for stored in page:
                 self.alarms.restore(stored.node, stored.transaction.header)
             after = page[-1].arrival
