@@ -163,6 +163,11 @@ class LedgerNode:
         self._damaged: set[TxId] = set()
         self._aggregator = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
 
+    @property
+    def compares_sketches(self) -> bool:
+        """Whether what is compared of a model is not a part of it."""
+        return self._sketch is not None
+
     def compared(self, model: Vector32) -> Vector32:
         """What of a model is compared, shape ``(d,)``; may be a view of it.
 

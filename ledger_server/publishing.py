@@ -88,7 +88,7 @@ class _Arrival:
         issue: Asks the rules again when its turn has come; None: it is here already. Raises what they say.
         author: Whose it is.
         model: Its file; None where nobody has it.
-        vector: All values of its model, shape ``(P,)``.
+        compared: What is compared of its model, shape ``(d,)``.
         attachment: The bytes that its header names.
         figures: Of its model.
         on_shown: Called once it is visible, before the next one is.
@@ -98,7 +98,7 @@ class _Arrival:
     issue: Callable[[], Transaction | None]
     author: AuthorId
     model: Buffer | None
-    vector: Vector32 | None
+    compared: Vector32 | None
     attachment: bytes | None
     figures: Figures
     on_shown: Callable[[Transaction], None] = lambda _: None
@@ -258,7 +258,7 @@ class LedgerService(LedgerView):
                 issue=issue,
                 author=draft.unsigned.header.author,
                 model=model,
-                vector=vector,
+                compared=self._compared(vector),
                 attachment=attachment,
                 figures=facts.figures,
                 on_shown=lambda transaction: self.on_published(transaction, attachment),
@@ -346,11 +346,16 @@ class LedgerService(LedgerView):
             with self.lock:
                 answer = self.ledger.review(transaction.id, header, figures=figures, slack=slack)
             if header.author in self.acts.quarantine.erased:
-                arrival.model = arrival.vector = None
+                arrival.model = arrival.compared = None
             return None if isinstance(answer, AlreadyKnown) else transaction
 
         arrival = _Arrival(
-            issue=issue, author=header.author, model=model, vector=vector, attachment=attachment, figures=figures
+            issue=issue,
+            author=header.author,
+            model=model,
+            compared=None if vector is None else self._compared(vector),
+            attachment=attachment,
+            figures=figures,
         )
         with tracing.span("append", transaction=transaction.id):
             return self._append(arrival) is not None
@@ -414,10 +419,10 @@ class LedgerService(LedgerView):
                     stored.append((each, new))
                 # Who follows the journal would take what is committed for another's, before it is shown here.
                 until_shown.enter_context(self._reading_on)
-                if stored and not append([Entry(new, each.model, each.attachment) for each, new in stored]):
+                if stored and not append([self._entry(each, new) for each, new in stored]):
                     raise StoreInconsistentError("the journal moved on beside the writer's lock")
             for each, new in stored:
-                each.context.run(self._show, new, each.figures, each.model, each.vector)
+                each.context.run(self._show, new, each.figures, each.model, each.compared)
                 each.context.run(each.on_shown, new.transaction)
         return outcomes
 
@@ -429,10 +434,19 @@ class LedgerService(LedgerView):
         self.on_read(node.id)
         self.listeners.wake()
 
-    def _show(self, stored: StoredTransaction, figures: Figures, model: Buffer | None, vector: Vector32 | None) -> None:
+    def _compared(self, vector: Vector32) -> Vector32:
+        """What is compared of a model: a copy, as a view would keep the whole model in memory."""
+        return self.node.compared(vector).copy()
+
+    def _entry(self, arrival: _Arrival, new: StoredTransaction) -> Entry:
+        compared = arrival.compared if self.node.compares_sketches else None
+        sketch = None if compared is None else compared.astype("<f4", copy=False).tobytes()
+        return Entry(new, arrival.model, arrival.attachment, sketch)
+
+    def _show(
+        self, stored: StoredTransaction, figures: Figures, model: Buffer | None, compared: Vector32 | None
+    ) -> None:
         transaction = stored.transaction
-        # A copy, as a view would keep the whole model in memory.
-        compared = None if vector is None else self.node.compared(vector).copy()
         header = transaction.header
         found = None if compared is None else self._nearest(compared, header.author)
         with self.lock:
