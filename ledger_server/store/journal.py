@@ -226,6 +226,7 @@ _SET_PRUNED = (
 )
 _ADD_MODEL = insert(models)
 _ADD_SKETCH = insert(sketches)
+_DROP_SKETCHES = delete(sketches).where(sketches.c.model.in_(bindparam("models", expanding=True)))
 _ADD_ATTACHMENT = insert(attachments)
 _ADD_TRANSACTION = insert(transactions)
 
@@ -434,6 +435,7 @@ class Store:
             self._write_model(connection, new, model, before)
             if model is not None and (sketch := entry.sketch) is not None:
                 row = {"model": header.model_digest, "digest": digest_of(sketch), "data": sketch}
+                connection.execute(_DROP_SKETCHES, {"models": [header.model_digest]})  # it may have been packed
                 connection.execute(_ADD_SKETCH, row)
         if attachment is not None and not before.has_attachment:
             connection.execute(_ADD_ATTACHMENT, {"digest": header.attachment_digest, "data": attachment})
@@ -778,7 +780,7 @@ class Store:
             rows = connection.execute(_TO_PRUNE, {"digests": digests, "known": known}).all()
             if rows:
                 connection.execute(_SET_PRUNED, [{"of": row.digest, "at_ms": now_ms} for row in rows])
-                connection.execute(delete(sketches).where(sketches.c.model.in_([row.digest for row in rows])))
+                connection.execute(_DROP_SKETCHES, {"models": [row.digest for row in rows]})
         try:
             self._drop([row.digest for row in rows])
         except StoreError as error:
