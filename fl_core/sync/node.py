@@ -97,6 +97,10 @@ class GossipNode:
         relay: Whether to announce what came from a peer to the others: True unless every server is a peer
             of every other. May be changed.
         limits: Intervals and bounds.
+
+    Attributes:
+        leads: Whether to read peers' journals and compare ledgers. Of several processes that serve one ledger one does;
+            the others take part in what is announced to them, and published at them. May be changed.
     """
 
     def __init__(
@@ -119,6 +123,7 @@ class GossipNode:
     ) -> None:
         self._limits = limits = limits or GossipLimits()
         self._ledger, self._items, self._acts, self._summary, self.relay = ledger, items, acts, summary, relay
+        self.leads: bool = True
         self._peers = PeerTable(peers, items, rng=rng, now_s=now_s, cursors=cursors or {}, limits=limits)
         self.inbound: Inbound = Inbound(
             ledger,
@@ -164,9 +169,9 @@ class GossipNode:
     def _requests(self, peer: Peer, now_s: float) -> list[Effect]:
         entry, deadline_s = self._peers[peer], now_s + self._limits.answer_deadline_s
         effects: list[Effect] = []
-        if entry.pull.is_due(now_s):
+        if self.leads and entry.pull.is_due(now_s):
             effects.append(self._request(peer, entry.pull.ask(now_s), deadline_s))
-        if entry.comparison.is_due(now_s):
+        if entry.comparison.is_due(now_s) and (self.leads or entry.comparison.is_wanted):
             effects.append(self._request(peer, entry.comparison.ask(now_s), deadline_s))
         if not entry.is_asked_for_transactions and (ids := self.inbound.ids_to_ask(peer, now_s)):
             entry.is_asked_for_transactions = True

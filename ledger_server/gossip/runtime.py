@@ -102,6 +102,8 @@ class Gossip:
         on_peers: Told of the peers when they are others than before.
         metrics: Where traffic and incidents are counted.
         data_dir: For cursors and models on their way.
+        place: A number of this process's own among those that serve from the folder.
+        leader_has_caught_up: Whether the process that leads in place of this one has what peers hold.
         limits: Intervals and bounds.
         trust: Authorities whose certificates are believed where peers speak TLS; None: the system's.
         now_ms: Milliseconds since 1970 UTC.
@@ -118,6 +120,8 @@ class Gossip:
         on_peers: Callable[[Sequence[Peer]], None] = lambda _: None,
         metrics: Metrics,
         data_dir: Path,
+        place: int = 0,
+        leader_has_caught_up: Callable[[], bool] = lambda: False,
         limits: GossipLimits | None = None,
         trust: ssl.SSLContext | None = None,
         now_ms: Callable[[], int],
@@ -140,7 +144,8 @@ class Gossip:
         self._journal = ServiceJournal(service)
         self._cursors = CursorFile(data_dir / "gossip-cursors.json", epoch=self._journal.epoch)
         size = service.genesis.layout.nbytes
-        self._incoming = Incoming(data_dir / "incoming", size=size, here=service.models.cached)
+        folder = data_dir / (f"incoming-{place}" if place else "incoming")
+        self._incoming = Incoming(folder, size=size, here=service.models.cached)
         self._responder = Responder(self._journal, self._items, self.acts, summary=self.summary)
         self._node = GossipNode(
             service.ledger,
@@ -172,7 +177,7 @@ class Gossip:
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.Task[None] | None = None
-        self._has_caught_up = False
+        self._has_caught_up, self._leader_has_caught_up = False, leader_has_caught_up
         self._acts_are_new = False
         self._meet(tuple(peers()))
 
@@ -487,9 +492,23 @@ class Gossip:
 
     @property
     def has_caught_up(self) -> bool:
-        """Whether all that some peer holds has come since the start, or no peer answered; once so, for good."""
-        self._has_caught_up = self._has_caught_up or self._node.has_caught_up
+        """Whether all that some peer holds has come since the start, or no peer answered; once so, for good.
+
+        Of a process that does not lead, for a thread: it asks whether the leader has said so.
+        """
+        if not self._has_caught_up:
+            self._has_caught_up = self._node.has_caught_up or (not self.leads and self._leader_has_caught_up())
         return self._has_caught_up
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process reads peers' journals; others take part in what is announced to them, and published."""
+        return self._node.leads
+
+    @leads.setter
+    def leads(self, leads: bool) -> None:
+        self._node.leads = leads
+        self._wake.set()
 
     def knows(self, peer: PublicKey) -> bool:
         """Whether this server speaks to the peer, and has not banned it."""
