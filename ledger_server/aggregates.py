@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Generic, TypeVar
 
@@ -16,7 +15,7 @@ from fl_core.aggregation.span_pool import SpanPool
 from fl_core.dag.graph import Node
 from fl_core.errors import BaseUnknownError, ModelPrunedError, ModelUnknownError, UnknownError
 from fl_core.models import Buffer, flat
-from fl_core.step_coding import base_of, decode_step
+from fl_core.step_coding import base_of, decode_step, encode_step
 from fl_core.types import ZERO_ID, Digest, TxId, Vector32, digest_of
 from ledger_server.model_store import ModelCorruptError
 from ledger_server.reading import LedgerView
@@ -26,19 +25,10 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _MOST_REMEMBERED: Final = 10_000
+_CODED_BYTES: Final = 16 << 20
+"""Memory for models as peers ask for them coded: most ask for the same, one soon after another."""
 _AT_ONCE: Final = 2
 """Averages computed at a time: each reads many models, and more only push one another out of the caches."""
-
-
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """Updates that are about to become visible: their places in the DAG, and their models' values by digest."""
-
-    nodes: dict[TxId, Node] = field(default_factory=dict)
-    vectors: dict[Digest, Vector32] = field(default_factory=dict)
-
-
-_NOTHING: Final = Beside()
 
 
 class Aggregates:
@@ -51,6 +41,7 @@ class Aggregates:
         self._lock = threading.Lock()
         self._digests: LRUCache[tuple[TxId, ...], Digest] = LRUCache(_MOST_REMEMBERED)
         self._parents: LRUCache[Digest, tuple[TxId, ...]] = LRUCache(_MOST_REMEMBERED)
+        self._coded: LRUCache[tuple[Digest, Digest], bytes] = LRUCache(_CODED_BYTES, getsizeof=len)
         self._once: SingleFlight[tuple[TxId, ...], tuple[Digest, Buffer]] = SingleFlight()
         self._slots = threading.BoundedSemaphore(_AT_ONCE)
 
@@ -69,22 +60,16 @@ class Aggregates:
                 self._parents[known] = parents  # the asker may fetch it
         return self._average(parents)[0] if known is None else known
 
-    def vector(self, parents: tuple[TxId, ...], *, beside: Beside = _NOTHING) -> Vector32:
+    def vector(self, parents: tuple[TxId, ...]) -> Vector32:
         """The values of the average of updates' models, shape ``(P,)``; of one, those of its model.
-
-        Args:
-            parents: Visible, or among those beside.
-            beside: What is about to become visible.
 
         Raises:
             ModelPrunedError, ModelUnknownError: A model is not here (any more).
             ModelCorruptError: A model's bytes are damaged.
         """
         if len(parents) == 1:
-            digest = self._nodes_of(parents, beside)[0].model_digest
-            found = beside.vectors.get(digest)
-            return self._models.vector(digest) if found is None else found
-        return flat(self._view.genesis.layout, self._average(parents, beside)[1])
+            return self._models.vector(self._nodes_of(parents)[0].model_digest)
+        return flat(self._view.genesis.layout, self._average(parents)[1])
 
     def model(self, digest: Digest) -> Buffer:
         """The bytes of an update's model or of an average, which is computed again if memory let it go.
@@ -123,30 +108,44 @@ class Aggregates:
             raise BaseUnknownError(f"the model that it is coded by is not at hand ({error}); send it whole") from error
         return decode_step(self._view.genesis.layout, coded, data)
 
-    def _average(self, parents: tuple[TxId, ...], beside: Beside = _NOTHING) -> tuple[Digest, Buffer]:
-        """From memory, or computed by one of those who ask for it now."""
-        return self._once(parents, partial(self._cached_or_computed, parents, beside))
+    def coded(self, digest: Digest, base: Digest) -> bytes | None:
+        """A model by what it differs by from another one; None where that is not here, or it would save too little.
 
-    def _cached_or_computed(self, parents: tuple[TxId, ...], beside: Beside) -> tuple[Digest, Buffer]:
+        Raises: As ``model``.
+        """
+        with self._lock:
+            known = self._coded.get((digest, base))
+        model = self.model(digest)
+        if known is None and (other := self._models.get(base)) is not None:
+            with self._slots:
+                known = encode_step(self._view.genesis.layout, model, other, base_digest=base)
+            with self._lock, suppress(ValueError):  # larger than the cache
+                self._coded[digest, base] = known
+        return known if known is not None and len(known) < len(model) else None
+
+    def _average(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
+        """From memory, or computed by one of those who ask for it now."""
+        return self._once(parents, partial(self._cached_or_computed, parents))
+
+    def _cached_or_computed(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
         with self._lock:
             known = self._digests.get(parents)
         if known is not None and (held := self._models.cached(known)) is not None:
             return known, held
-        nodes = self._nodes_of(parents, beside)
+        nodes = self._nodes_of(parents)
         with self._slots:
             try:
-                model = self._computed(nodes, beside)
+                model = self._computed(nodes)
             except (ModelCorruptError, StoreInconsistentError):
-                model = self._computed(nodes, beside, whole=True)
+                model = self._computed(nodes, whole=True)
         digest = digest_of(model)
         self._models.put(digest, model)
         with self._lock:
             self._digests[parents], self._parents[digest] = digest, parents
         return digest, model
 
-    def _computed(self, nodes: list[Node], beside: Beside, *, whole: bool = False) -> bytes:
-        digests = [node.model_digest for node in nodes]
-        with self._models.sources(digests, beside=beside.vectors, whole=whole) as sources:
+    def _computed(self, nodes: list[Node], *, whole: bool = False) -> bytes:
+        with self._models.sources([node.model_digest for node in nodes], whole=whole) as sources:
             # A model read from the store is hashed on the way, front to back, so by one thread.
             parallel = all(isinstance(source, ArraySource) for source in sources)
             return aggregate_model(
@@ -156,9 +155,9 @@ class Aggregates:
                 num_examples=[node.num_examples for node in nodes],
             )
 
-    def _nodes_of(self, parents: tuple[TxId, ...], beside: Beside = _NOTHING) -> list[Node]:
+    def _nodes_of(self, parents: tuple[TxId, ...]) -> list[Node]:
         with self._view.lock:
-            return self._view.node.nodes_of(parents, beside.nodes)
+            return self._view.node.nodes_of(parents)
 
 
 class SingleFlight(Generic[K, V]):

@@ -26,10 +26,11 @@ from fl_core.sync.messages import (
 )
 from fl_core.types import Digest, TxId
 from fl_core.wire import gossip_v1 as wire
+from fl_core.wire import v1
 from ledger_server.api.dependencies import CURRENT, HexPath, LatelyDep, ServerDep
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.json_response import answer
-from ledger_server.api.model_response import bytes_response
+from ledger_server.api.model_response import BytesResponse, accepted_base, bytes_response
 from ledger_server.api.models import MODEL_ANSWERS, model_bytes
 from ledger_server.api.parsing import json_body
 from ledger_server.gossip.framing import (
@@ -116,7 +117,14 @@ async def get_transactions(request: Request, peer: PeerDep, gossip: GossipDep, s
 async def get_model(
     digest: HexPath, request: Request, peer: PeerDep, service: LatelyDep, server: ServerDep
 ) -> Response:
-    """A transaction's model; ``Range`` goes on where an earlier fetch broke off."""
+    """A transaction's model; ``Range`` goes on where an earlier fetch broke off; ``Accept`` may name a base."""
+    base = accepted_base(request.headers)
+    if base is not None and "range" not in request.headers:
+        coded = await run_sync(service.aggregates.coded, Digest(digest), base)
+        if coded is not None:
+            server.metrics.gossip_served_bytes.labels(peer.name, "model").inc(len(coded))
+            headers = {"content-length": str(len(coded)), "vary": "accept"}
+            return BytesResponse(memoryview(coded), status=200, headers=headers, media_type=v1.STEP_MEDIA_TYPE)
     data = await model_bytes(service, Digest(digest))
     response = bytes_response(Digest(digest), data, method="GET", request_headers=request.headers)
     sent = int(response.headers.get("content-length", "0"))

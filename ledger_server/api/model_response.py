@@ -15,6 +15,7 @@ from ledger_server.http.problems import Problem
 
 _PIECE: Final = 1 << 19
 """Bytes handed to the socket at a time: large enough to be fast, small enough for back pressure to bound memory."""
+_BASE: Final = re.compile(re.escape(v1.STEP_MEDIA_TYPE) + r" *; *base=([0-9a-f]{64})\b")
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
@@ -64,6 +65,12 @@ def bytes_response(digest: Digest, data: Buffer, *, method: str, request_headers
     headers["content-range"] = f"bytes {start}-{stop - 1}/{len(view)}"
     headers["content-length"] = str(stop - start)
     return BytesResponse(view[start:stop], status=206, headers=headers, media_type=v1.MODEL_MEDIA_TYPE)
+
+
+def accepted_base(request_headers: Mapping[str, str]) -> Digest | None:
+    """By which model a coded one is accepted: ``Accept: application/vnd.dag-acfl.step; base=DIGEST``."""
+    found = _BASE.search(request_headers.get("accept", ""))
+    return None if found is None else Digest(found[1])
 
 
 def matches(header: str, etag: str) -> bool:

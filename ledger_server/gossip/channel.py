@@ -248,6 +248,7 @@ class Stream(AsyncIterator[bytes]):
         if response.headers.get("content-encoding", "identity") != "identity":
             response.close()
             raise LinkError(Failure.MALFORMED, "an encoded answer")
+        self.media_type: str = response.headers.get("content-type", "")
         self._next = self._read()  # most answers are one piece: it comes with the head
 
     def _read(self) -> bytes:

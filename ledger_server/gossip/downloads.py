@@ -3,20 +3,25 @@
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from anyio.to_thread import run_sync
+
+from fl_core.models import Buffer
 from fl_core.sync.effects import Effect, Failure, SendRequest
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import GetModel, ModelComplete, ModelCorrupt, ModelUnknown, Response
 from fl_core.sync.model_fetches import MIN_BYTES_PER_S
 from fl_core.sync.node import GossipNode
-from fl_core.types import PublicKey
+from fl_core.types import Digest, PublicKey
+from fl_core.wire.v1 import STEP_MEDIA_TYPE
 from ledger_server.gossip.errors import LinkError
 from ledger_server.gossip.incoming import Incoming
 
 if TYPE_CHECKING:
     from ledger_server.gossip.link import PeerLink
+    from ledger_server.gossip.unfolding import Unfolding
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -32,6 +37,7 @@ class Downloads:
         links: By peer.
         incoming: Where the models go.
         limits: Deadlines.
+        unfold: Finds what large models are asked for coded by; None: they are asked for whole.
         then: Does the effects of what was reported.
         failed: Reports a request that has no answer.
     """
@@ -43,11 +49,12 @@ class Downloads:
         incoming: Incoming,
         *,
         limits: GossipLimits,
+        unfold: "Unfolding | None" = None,
         then: Callable[[list[Effect]], None],
         failed: Callable[[SendRequest, LinkError], None],
     ) -> None:
         self._node, self._links, self._incoming, self._limits = node, links, incoming, limits
-        self._then, self._failed = then, failed
+        self._unfold, self._then, self._failed = unfold, then, failed
 
     @staticmethod
     def is_small(request: GetModel) -> bool:
@@ -59,11 +66,15 @@ class Downloads:
         request = sent.request
         assert isinstance(request, GetModel), "the caller has matched it"
         try:
-            pieces = await self._links[sent.peer].model(request)
-            if isinstance(pieces, ModelUnknown):
-                self._then(self._node.answered(sent, pieces, time.monotonic()))
+            base = await self._base(request)
+            stream = await self._links[sent.peer].model(request, base=None if base is None else base[0])
+            if isinstance(stream, ModelUnknown):
+                self._then(self._node.answered(sent, stream, time.monotonic()))
                 return
-            async with contextlib.aclosing(pieces):
+            async with contextlib.aclosing(stream):
+                pieces: AsyncIterator[bytes] = stream
+                if base is not None and stream.media_type == STEP_MEDIA_TYPE:
+                    pieces = self._unfolded(stream, base)
                 if not self._incoming.begin(request.digest, start=request.start):
                     return
                 async for piece in pieces:
@@ -82,6 +93,31 @@ class Downloads:
             else:
                 end = ModelComplete() if is_sound else ModelCorrupt()
                 self._then(self._node.answered(sent, end, time.monotonic()))
+
+    async def _base(self, request: GetModel) -> tuple[Digest, Buffer] | None:
+        """What a model is asked for coded by; None: whole, as where a part of it has come."""
+        header = (
+            self._node.inbound.header_of(request.digest) if self._unfold is not None and not request.start else None
+        )
+        if self._unfold is None or header is None:
+            return None
+        return await run_sync(self._unfold.base, header)
+
+    async def _unfolded(self, stream: AsyncIterator[bytes], base: tuple[Digest, Buffer]) -> AsyncIterator[bytes]:
+        """A coded model's pieces, of which none is of the model itself, and then all of that.
+
+        Raises:
+            LinkError: What came is none.
+        """
+        assert self._unfold is not None, "what is coded was asked for"
+        coded = bytearray()
+        async for piece in stream:
+            coded += piece
+            yield b""  # the peer is at it
+        whole = await run_sync(self._unfold.whole, bytes(coded), base)
+        if whole is None:
+            raise LinkError(Failure.MALFORMED, "a model that is not coded by what it was asked for by")
+        yield bytes(whole)
 
     async def fetch_together(self, requests: list[SendRequest]) -> None:
         """Several small models of one peer; they are settled together, so that the next are asked for together."""

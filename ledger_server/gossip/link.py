@@ -45,6 +45,7 @@ from fl_core.sync.responder import MAX_ANSWER_BYTES
 from fl_core.sync.summary import open_summary
 from fl_core.types import Digest, TxId
 from fl_core.wire import gossip_v1 as wire
+from fl_core.wire.v1 import MODEL_MEDIA_TYPE, STEP_MEDIA_TYPE
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.channel import PeerChannel, Stream
 from ledger_server.gossip.errors import LinkError
@@ -166,13 +167,19 @@ class PeerLink:
         body = encode_announcement(announcement)
         await self._exchange("POST", wire.ANNOUNCEMENTS, body, content_type=TRANSACTIONS_MEDIA_TYPE)
 
-    async def model(self, request: GetModel) -> Stream | ModelUnknown:
+    async def model(self, request: GetModel, *, base: Digest | None = None) -> Stream | ModelUnknown:
         """A model's bytes from ``request.start`` on, as they come; or that the peer does not have it.
+
+        Args:
+            request: Which.
+            base: By which model it may come coded; the stream's media type says whether it does.
 
         Raises:
             LinkError: Here or while iterating: no bytes, or no more.
         """
         fields = {"range": f"bytes={request.start}-"} if request.start else {}
+        if base is not None:
+            fields["accept"] = f"{STEP_MEDIA_TYPE}; base={base}, {MODEL_MEDIA_TYPE}"
         target = wire.model_path(request.digest)
         # In pieces: who iterates decides by each whether the next is still wanted.
         stream = await self._channel.stream("GET", target, fields=fields, limit=request.size - request.start)

@@ -3,6 +3,7 @@
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,14 @@ from numpy.typing import NDArray
 
 from fl_client import LedgerClient, Participant, ParticipantState, client
 from fl_client.training import Arrays, Hints, TrainingResult
+from fl_core.dag.author import author_of_secret
+from fl_core.dag.transaction import decode_header
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
 from fl_core.step_coding import encode_step, round_step
 from fl_core.types import ZERO_ID, Digest, digest_of
 from fl_core.wire import v1
 from ledger_server.app import create_app
+from ledger_server.gossip.unfolding import Unfolding
 from ledger_server.settings import load_settings
 from tests.builders import ISSUER, LAYOUT, make_genesis, model
 from tests.live import run_app
@@ -74,6 +78,23 @@ def test_hostile_bodies_are_refused_and_change_nothing(server: Server) -> None:
     assert sent(server, model(2), honest[:-1]) == (422, "/problems/model-malformed")
     assert len(server.service.ledger) == 1
     assert sent(server, model(2), honest)[0] == 201
+
+
+def test_what_a_peer_sends_is_unfolded_by_what_it_was_asked_for_by_and_by_nothing_else(server: Server) -> None:
+    unfolding = Unfolding(server.service)
+    coded = encode_step(LAYOUT, model(2), GENESIS, base_digest=digest_of(GENESIS))
+    assert unfolding.whole(coded, (digest_of(GENESIS), GENESIS)) == model(2)
+    assert unfolding.whole(coded, (digest_of(model(7)), model(7))) is None
+    assert unfolding.whole(coded[:-1], (digest_of(GENESIS), GENESIS)) is None
+
+
+def test_a_peers_model_is_asked_for_by_its_authors_newest_else_by_a_parents(server: Server) -> None:
+    unfolding = Unfolding(server.service)
+    mine = server.publish(parents=[server.ledger_id], model=model(2), secret="7" * 64)
+    header = decode_header(bytes.fromhex(mine["header"]))
+    assert unfolding.base(header) == (digest_of(model(2)), model(2))
+    of_another = replace(header, author=author_of_secret("8" * 64))
+    assert unfolding.base(of_another) == (digest_of(GENESIS), GENESIS)
 
 
 class NoisyTrainer(TinyTrainer):

@@ -14,7 +14,8 @@ import pytest
 
 from fl_client import LedgerClient, Participant, ParticipantState, StepReport
 from fl_core.dag.signature import Role, public_key_of, sign
-from fl_core.models import ModelLayout, TensorSpec, encode_flat
+from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
+from fl_core.step_coding import round_step
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.wire import gossip_v1, v1
 from tests.builders import CREATED_AT_MS, key_from_seed, make_genesis, model
@@ -50,6 +51,26 @@ def test_what_is_published_anywhere_is_everywhere(database_urls: DatabaseUrls, t
             models = [node.get(v1.path(v1.TRANSACTION_MODEL, transaction=identity)).content for node in servers]
             assert digest_of(models[0]) == answers[0]["model"]["digest"]
             assert models[0] == models[1] == models[2]
+
+
+def test_peers_ask_for_large_models_coded_and_hold_the_very_bytes(tmp_path: Path) -> None:
+    first = large(0)
+    one, other = (
+        encode_flat(LARGE, round_step(LARGE, flat(LARGE, first) + flat(LARGE, large(n)) / 100, flat(LARGE, first)))
+        for n in (1, 2)
+    )
+    with network(tmp_path, 2, genesis=make_genesis(layout=LARGE), first=first, peers_coded=True) as servers:
+        mine = servers[0].publish(parents=[servers[0].ledger_id], model=one, secret="7" * 64)
+        settle(servers)
+        servers[0].publish(parents=[mine["id"]], model=other, secret="7" * 64)
+        settle(servers)
+        for each in (one, other):
+            assert servers[1].service.models.get(digest_of(each)) == each
+        text = servers[0].get("/metrics").text
+    (line,) = (
+        line for line in text.splitlines() if line.startswith("dag_acfl_gossip_served_bytes") and 'kind="model"' in line
+    )
+    assert 0.1 < float(line.split()[-1]) / 2 / LARGE.nbytes < 0.25
 
 
 def test_an_update_can_be_followed_through_the_servers_logs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

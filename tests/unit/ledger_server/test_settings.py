@@ -39,6 +39,7 @@ AS_DOCUMENTED: dict[str, tuple[str, object]] = {
     ),
     "PEERS": (PEERS, parse_peers(PEERS)),
     "OVERLAY": ("small-world", "small-world"),
+    "PEERS_CODED": ("yes", True),
     "PEERS_CA_FILE": ("/etc/ssl/ca.pem", Path("/etc/ssl/ca.pem")),
     "HTTP__TIMEOUT_S": ("2.5", 2.5),
     "HTTP__MIN_BYTES_PER_S": ("1000", 1000),
