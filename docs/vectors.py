@@ -8,6 +8,8 @@ problem code (docs/protocol.md).
 
 import itertools
 import json
+import struct
+import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -36,6 +38,7 @@ from fl_core.models import ModelLayout, TensorSpec, encode_flat
 from fl_core.selection.evidence import Evidence, TooFew, evidence_id
 from fl_core.selection.protocol import RankedCandidate, Selection
 from fl_core.sketch import Sketch
+from fl_core.step_coding import decode_step, encode_step
 from fl_core.types import ZERO_ID, AuthorId, Digest, JsonScalar, TxId, digest_of
 
 FORMAT: Final = "dag-acfl/conformance/v1"
@@ -273,6 +276,37 @@ def models() -> list[dict[str, Any]]:
         stored = [float(value) for value in np.array(values, np.float32)]
         found.append({"layout": name, "values": stored, "model": data.hex(), "digest": digest_of(data)})
     return found
+
+
+def coded_models() -> list[dict[str, Any]]:
+    """Models by what they differ by from a base; None: by none."""
+    layout, name = LAYOUTS["three dtypes"], "three dtypes"
+    model, base = (model_of(layout, *values) for values in ((0.1, 1 / 3, 1, 0.1, 2049, 6e-8), (0.2, -1, 1, 0.1, 0, 0)))
+    two = LAYOUTS["two layers"]
+    round_, near = (
+        model_of(two, *values)
+        for values in ((1.5, -2, 0.25, 3, 0, 0.75, 8, -8), (1.25, -1.9, 0.2, 3.3, 1e-40, 1, 1e38, 0))
+    )
+    cases = {
+        "by their bits": (name, model, encode_step(layout, model, base, base_digest=digest_of(base)), base),
+        "by no base": (name, model, encode_step(layout, model, None, base_digest=Digest(ZERO_ID)), None),
+        "on a grid": ("two layers", round_, encode_step(two, round_, near, base_digest=digest_of(near)), near),
+    }
+    # Deflated, by stored blocks, which every library writes alike.
+    plane = zlib.compress(bytes([2] * two.num_parameters), 0)
+    head = b"dag-acfl step 1\n" + bytes(32) + struct.pack("<2h", -1, -1)
+    coded = head + struct.pack("<BQ", 2, len(plane)) + plane + 3 * struct.pack("<BQ", 0, 0)
+    cases["deflated"] = ("two layers", bytes(decode_step(two, coded, None)), coded, None)
+    return [
+        {
+            "name": what,
+            "layout": of,
+            "base": None if other is None else other.hex(),
+            "coded": body.hex(),
+            "model": whole.hex(),
+        }
+        for what, (of, whole, body, other) in cases.items()
+    ]
 
 
 def models_refused() -> list[dict[str, str]]:
@@ -796,6 +830,7 @@ def conformance_vectors() -> dict[str, Any]:
         "layouts": layout_vectors(),
         "models": models(),
         "models_refused": models_refused(),
+        "coded_models": coded_models(),
         "genesis": genesis_documents(),
         "genesis_refused": genesis_refused(),
         "evidence": evidence(),

@@ -30,12 +30,14 @@ from fl_core.errors import ERRORS_BY_CODE, SignatureError, TransactionInvalidErr
 from fl_core.models import ModelLayout, TensorSpec, check_model, encode_flat, flat
 from fl_core.selection.evidence import evidence_id, parse_evidence
 from fl_core.sketch import Sketch
+from fl_core.step_coding import decode_step
 from fl_core.types import PublicKey, TxId, digest_of
 from ledger_server.founding import create_ledger
 from ledger_server.store import open_store
 from tests.reference import robust_aggregation as robust
 from tests.reference.aggregation import fedavg, naive_weights
 from tests.reference.sketch import sketch as naive_sketch
+from tests.reference.step_coding import decode as naive_decode
 from tests.serving import serving
 
 FILE = Path(__file__).parents[2] / "docs" / "conformance" / "v1.json"
@@ -382,6 +384,13 @@ def test_update_has_this_step(case: dict[str, Any]) -> None:
     step = step_from(average, model, layout=layout)
     assert step.by_tensor == tuple(case["by_tensor"]) == pytest.approx(by_tensor, rel=1e-12)
     assert step.norm == case["norm"] == pytest.approx(math.sqrt(math.fsum(squares)), rel=1e-12)
+
+
+@cases("coded_models")
+def test_coded_model_is_this_one(case: dict[str, Any]) -> None:
+    layout, coded, model = layout_named(case["layout"]), bytes.fromhex(case["coded"]), bytes.fromhex(case["model"])
+    base = None if case["base"] is None else bytes.fromhex(case["base"])
+    assert bytes(decode_step(layout, coded, base)) == model == naive_decode(layout, coded, base)
 
 
 @cases("sketches")
