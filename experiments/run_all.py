@@ -80,6 +80,8 @@ PARTS = (
     Part("attacks/as_its_paper", 4, is_default=False),
     Part("attacks/peers", 6, is_default=False),
     Part("attacks/mnist", 6, is_default=False),
+    Part("step_coding/lr_mlp", 12, is_default=False),
+    Part("step_coding/cnn", 16, is_default=False),
     Part("uncoordinated_initialisation/numerical", 5, program="experiments.uncoordinated_initialisation.numerical"),
     Part("uncoordinated_initialisation/plateau_small", 24),
     Part("uncoordinated_initialisation/plateau_barabasi_albert_small", 24, is_default=False),
