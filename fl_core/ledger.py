@@ -5,7 +5,8 @@ Headers and norms only. A replica, which also offers updates and compares them, 
 whose candidate rule or aggregator this version does not know.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 from fl_core.dag.admission import NORM_SLACK, check_header, check_norm, check_sequence
@@ -66,6 +67,7 @@ class Ledger:
         first = node_of(transaction.id, header, depth=0, bounded_by=(), recorded=Figures(genesis_norm).pack())
         members = frozenset(member.key for member in genesis.members)
         self.graph: Graph = Graph(first, nodes=nodes, members=members)
+        self._beside: Mapping[TxId, Node] = {}
 
     def __len__(self) -> int:
         return len(self.graph)
@@ -75,6 +77,15 @@ class Ledger:
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.graph)
+
+    def beside(self, nodes: Mapping[TxId, Node]) -> "Ledger":
+        """This ledger as if these were part of it already: to be asked, not to be added to."""
+        asked = copy(self)
+        asked._beside = nodes  # noqa: SLF001 -- this class's own
+        return asked
+
+    def _get(self, transaction: TxId) -> Node | None:
+        return self._beside.get(transaction) or self.graph.get(transaction)
 
     def review(
         self,
@@ -127,7 +138,7 @@ class Ledger:
         return step_bound(nodes, genesis_norm=self.graph.genesis.figures.norm, num_tensors=num_tensors, bounds=bounds)
 
     def _nodes(self, transactions: Sequence[TxId]) -> list[Node]:
-        found = [self.graph.get(each) for each in transactions]
+        found = [self._get(each) for each in transactions]
         return [node for node in found if node is not None]
 
     def place(
@@ -138,7 +149,7 @@ class Ledger:
         ``recorded`` are its encoded figures. ``receipt`` is its server's, where it has one: without it, it can be
         looked at, and not be added.
         """
-        parents = {parent: self.graph.get(parent) for parent in header.parents}
+        parents = {parent: self._get(parent) for parent in header.parents}
         found = [node for node in parents.values() if node is not None]
         if len(found) < len(parents):
             return WaitingForParents(tuple(parent for parent, node in parents.items() if node is None))

@@ -57,6 +57,7 @@ _MIN_SPARE_ROWS: Final = 64
 _MIN_EVIDENCE: Final = 32
 
 _transaction_of: Final = attrgetter("transaction")
+NO_NODES: Final[Mapping[TxId, Node]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +164,11 @@ class LedgerNode:
         self._damaged: set[TxId] = set()
         self._aggregator = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
 
+    @property
+    def compares_sketches(self) -> bool:
+        """Whether what is compared of a model is not a part of it."""
+        return self._sketch is not None
+
     def compared(self, model: Vector32) -> Vector32:
         """What of a model is compared, shape ``(d,)``; may be a view of it.
 
@@ -172,14 +178,18 @@ class LedgerNode:
         vector = similarity_vector(self.genesis.layout, model, self.genesis.compared)
         return vector if self._sketch is None else self._sketch.of(vector)
 
-    def shares(self, parents: Sequence[TxId]) -> tuple[float, ...]:
+    def shares(self, parents: Sequence[TxId], *, beside: Mapping[TxId, Node] = NO_NODES) -> tuple[float, ...]:
         """What each parent, ascending, can have of their average (``Figures.shares``): headers say it, models or not.
+
+        Args:
+            parents: Part of the ledger, or among those beside it.
+            beside: What is about to be part of it.
 
         Raises:
             KeyError: A parent is not part of the ledger.
             PartFailedError: The ledger's aggregator is another package's, and raised something.
         """
-        return shares_of(self.genesis, self._aggregator, [node.num_examples for node in self.nodes_of(parents)])
+        return shares_of(self.genesis, self._aggregator, [node.num_examples for node in self.nodes_of(parents, beside)])
 
     # -- publishing ---------------------------------------------------------------------------------
 
@@ -430,15 +440,15 @@ class LedgerNode:
         """
         return () if selection.parents == (self.id,) else selection.parents
 
-    def nodes_of(self, transactions: Sequence[TxId]) -> list[Node]:
+    def nodes_of(self, transactions: Sequence[TxId], beside: Mapping[TxId, Node] = NO_NODES) -> list[Node]:
         """Each update's place in the DAG, its model's digest and what it was trained on.
 
         Raises:
-            KeyError: One is not part of the ledger.
+            KeyError: One is neither part of the ledger nor ``beside`` it.
         """
         found: list[Node] = []
         for each in transactions:
-            if (node := self.graph.get(each)) is None:
+            if (node := beside.get(each) or self.graph.get(each)) is None:
                 raise KeyError(each)
             found.append(node)
         return found

@@ -47,6 +47,8 @@ _GRID_BITS: Final = 26
 _LEAST_BIT: Final = -149
 """Every float32 is a multiple of 2 to this power."""
 _BLOCK: Final = 1 << 15
+_ROOM: Final = 1 + 1e-9
+"""For square roots that are rounded."""
 _MODELS_AT_ONCE: Final = 128
 """Of many models compared with many, so many are combined in one float64 matrix."""
 _TILE_FOR_ONE: Final = (32, 4096)
@@ -87,12 +89,21 @@ class LatestVectors:
     updates: Matrix32
     squares: Vector64
 
-    def distances(self, vector: Vector32) -> Vector64:
-        """Euclidean distances of a model, shape ``(d,)``, from these, shape ``(n,)``."""
+    def nearest(self, vector: Vector32, places: Sequence[int], *, within: float) -> tuple[TxId, float] | None:
+        """Of the updates at these places the one nearest to a model, shape ``(d,)``, and its Euclidean distance.
+
+        None where none lies within that distance: what is longer or shorter by more is not measured.
+        """
         update = _on_grid(vector - self.genesis)
-        squares = self.squares + _product(update, update) - 2 * _products(update[None], self.updates)[0]
-        found: Vector64 = np.sqrt(np.maximum(squares, 0.0))
-        return found
+        square = _product(update, update)
+        theirs, at = self.squares[places], np.asarray(places)
+        at = at[np.abs(np.sqrt(theirs) - math.sqrt(square)) <= within * _ROOM]
+        if not len(at):
+            return None
+        squares = self.squares[at] + square - 2 * _products(update[None], self.updates[at])[0]
+        distances = np.sqrt(np.maximum(squares, 0.0))
+        first = int(distances.argmin())
+        return (self.ids[at[first]], float(distances[first])) if distances[first] <= within else None
 
 
 class CandidateVectors:
@@ -217,7 +228,8 @@ class CandidateVectors:
     def distance(self, vector: Vector32, transaction: TxId) -> float | None:
         """Euclidean distance of a model, shape ``(d,)``, from an update's; None where that is not here."""
         row = self._rows.get(transaction)
-        return None if row is None else float(self._between(row, row + 1).distances(vector)[0])
+        found = None if row is None else self._between(row, row + 1).nearest(vector, [0], within=math.inf)
+        return None if found is None else found[1]
 
     def _between(self, first: int, end: int) -> LatestVectors:
         ids, rows = tuple(self._ids[first:end]), slice(first, end)

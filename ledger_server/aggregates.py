@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Generic, TypeVar
 
@@ -29,6 +30,17 @@ _CODED_BYTES: Final = 16 << 20
 """Memory for models as peers ask for them coded: most ask for the same, one soon after another."""
 _AT_ONCE: Final = 2
 """Averages computed at a time: each reads many models, and more only push one another out of the caches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Updates that are about to become visible: their places in the DAG, and their models' values by digest."""
+
+    nodes: dict[TxId, Node] = field(default_factory=dict)
+    vectors: dict[Digest, Vector32] = field(default_factory=dict)
+
+
+_NOTHING: Final = Beside()
 
 
 class Aggregates:
@@ -60,16 +72,22 @@ class Aggregates:
                 self._parents[known] = parents  # the asker may fetch it
         return self._average(parents)[0] if known is None else known
 
-    def vector(self, parents: tuple[TxId, ...]) -> Vector32:
+    def vector(self, parents: tuple[TxId, ...], *, beside: Beside = _NOTHING) -> Vector32:
         """The values of the average of updates' models, shape ``(P,)``; of one, those of its model.
+
+        Args:
+            parents: Visible, or among those beside.
+            beside: What is about to become visible.
 
         Raises:
             ModelPrunedError, ModelUnknownError: A model is not here (any more).
             ModelCorruptError: A model's bytes are damaged.
         """
         if len(parents) == 1:
-            return self._models.vector(self._nodes_of(parents)[0].model_digest)
-        return flat(self._view.genesis.layout, self._average(parents)[1])
+            digest = self._nodes_of(parents, beside)[0].model_digest
+            found = beside.vectors.get(digest)
+            return self._models.vector(digest) if found is None else found
+        return flat(self._view.genesis.layout, self._average(parents, beside)[1])
 
     def model(self, digest: Digest) -> Buffer:
         """The bytes of an update's model or of an average, which is computed again if memory let it go.
@@ -123,29 +141,30 @@ class Aggregates:
                 self._coded[digest, base] = known
         return known if known is not None and len(known) < len(model) else None
 
-    def _average(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
+    def _average(self, parents: tuple[TxId, ...], beside: Beside = _NOTHING) -> tuple[Digest, Buffer]:
         """From memory, or computed by one of those who ask for it now."""
-        return self._once(parents, partial(self._cached_or_computed, parents))
+        return self._once(parents, partial(self._cached_or_computed, parents, beside))
 
-    def _cached_or_computed(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
+    def _cached_or_computed(self, parents: tuple[TxId, ...], beside: Beside) -> tuple[Digest, Buffer]:
         with self._lock:
             known = self._digests.get(parents)
         if known is not None and (held := self._models.cached(known)) is not None:
             return known, held
-        nodes = self._nodes_of(parents)
+        nodes = self._nodes_of(parents, beside)
         with self._slots:
             try:
-                model = self._computed(nodes)
+                model = self._computed(nodes, beside)
             except (ModelCorruptError, StoreInconsistentError):
-                model = self._computed(nodes, whole=True)
+                model = self._computed(nodes, beside, whole=True)
         digest = digest_of(model)
         self._models.put(digest, model)
         with self._lock:
             self._digests[parents], self._parents[digest] = digest, parents
         return digest, model
 
-    def _computed(self, nodes: list[Node], *, whole: bool = False) -> bytes:
-        with self._models.sources([node.model_digest for node in nodes], whole=whole) as sources:
+    def _computed(self, nodes: list[Node], beside: Beside, *, whole: bool = False) -> bytes:
+        digests = [node.model_digest for node in nodes]
+        with self._models.sources(digests, beside=beside.vectors, whole=whole) as sources:
             # A model read from the store is hashed on the way, front to back, so by one thread.
             parallel = all(isinstance(source, ArraySource) for source in sources)
             return aggregate_model(
@@ -155,9 +174,9 @@ class Aggregates:
                 num_examples=[node.num_examples for node in nodes],
             )
 
-    def _nodes_of(self, parents: tuple[TxId, ...]) -> list[Node]:
+    def _nodes_of(self, parents: tuple[TxId, ...], beside: Beside = _NOTHING) -> list[Node]:
         with self._view.lock:
-            return self._view.node.nodes_of(parents)
+            return self._view.node.nodes_of(parents, beside.nodes)
 
 
 class SingleFlight(Generic[K, V]):

@@ -11,6 +11,7 @@ from typing import Final
 
 from cachetools import LRUCache
 
+from fl_core.dag.figures import Step
 from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Header
 from fl_core.trust.alarms import Alarm, Alarms, Seen
@@ -43,6 +44,10 @@ class ServerAlarms:
     def restore(self, node: Node, header: Header) -> None:
         """Look at an update of the journal; nobody is told."""
         self._look(node, header)
+
+    def copied_within(self, step: Step | None) -> float:
+        """How near to another author's model an update with this step may not end; 0 where nobody can say."""
+        return 0.0 if step is None else self._alarms.thresholds.copy * step.norm
 
     def follow(self, node: Node, header: Header) -> tuple[Alarm, ...]:
         """Look at an update that another process has admitted and told of: here, those who listen are."""

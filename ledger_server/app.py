@@ -6,6 +6,7 @@ The app owns what it opens: the store and the listeners' streams end with its li
 """
 
 import logging
+import os
 import time
 from asyncio import Event, create_task, wait
 from collections.abc import AsyncIterator, Callable
@@ -21,6 +22,7 @@ from starlette.middleware.cors import CORSMiddleware
 from ledger_server.api import events, gossip, health, ledger, models, pages, selections, transactions
 from ledger_server.api.documentation import EVERYWHERE, describe
 from ledger_server.build import build
+from ledger_server.election import Election, election_of
 from ledger_server.following import Following
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.runtime import Gossip
@@ -30,6 +32,7 @@ from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import register
 from ledger_server.http.state import ServerState
 from ledger_server.keys import server_key
+from ledger_server.leading import Leading
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer, noted_peers, peers_of, retire_key, retired_keys
 from ledger_server.pruning import DAY_MS, HOUR_MS, AutomaticPruning
@@ -70,6 +73,7 @@ def create_app(
     *,
     key: Ed25519PrivateKey | None = None,
     clock_ms: Callable[[], int] = now_ms,
+    place: int = 0,
 ) -> FastAPI:
     """A server for the ledger in ``settings.resolved_database_url``.
 
@@ -77,6 +81,7 @@ def create_app(
         settings: All settings.
         key: The server's key; default: ``keys.server_key``.
         clock_ms: Milliseconds since 1970 UTC; tests bring their own.
+        place: A number of this process's own among those that serve from the data folder.
 
     Raises:
         StoreError: The database cannot be opened, or is behind (the message names the command).
@@ -100,7 +105,10 @@ def create_app(
         opened.callback(service.close)
         state = ServerState(settings, Metrics(build=build(), ledger=service.id), on_drain=[service.listeners.close])
         service.alarms.on_alarm = lambda alarm: state.metrics.alarms.labels(alarm.kind).inc()
-        state.metrics.token_ends_s.set_function(tokens.next_end_s)
+        metrics = state.metrics
+        metrics.measured(metrics.token_ends_s, tokens.next_end_s)
+        metrics.measured(metrics.cache_bytes, lambda: service.models.cached_bytes)
+        metrics.measured(metrics.event_streams, lambda: len(service.listeners))
         noted = noted_peers(settings.data_dir)
 
         def peers() -> tuple[Peer, ...]:
@@ -130,27 +138,24 @@ def create_app(
             on_pruned=state.metrics.count_pruned,
         )
         service.on_decided = pruning.wake
+        election = election_of(store.database)
+        opened.callback(election.resign)
 
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             workers = current_default_thread_limiter()
             workers.total_tokens = settings.worker_threads
-            state.metrics.queue_length.set_function(lambda: workers.statistics().tasks_waiting)
+            metrics.measured(metrics.queue_length, lambda: workers.statistics().tasks_waiting)
             async with AsyncExitStack() as running:
                 running.callback(resources.close)
-                ending = Event()
-                following = create_task(app.state.following.until(ending))
-                running.push_async_callback(wait, [following])  # not cancelled: its thread would still read
-                running.callback(ending.set)
-                pruning.start()
-                running.push_async_callback(run_sync, pruning.stop)
-                running.push_async_callback(app.state.gossip.stop)
-                app.state.gossip.start()
+                following, gossip = app.state.following, app.state.gossip
+                await running.enter_async_context(_at_work(gossip, following, pruning, election, metrics))
                 facts = {
                     **build(),
                     "ledger": service.id,
                     "data_dir": str(settings.data_dir.absolute()),
                     "peers": [peer.name for peer in peers()],
+                    "pid": os.getpid(),
                 }
                 logger.info("server started", extra=facts)
                 yield
@@ -168,6 +173,8 @@ def create_app(
             on_peers=lambda found: verifier.set_peers(found, since_s=clock_ms() // 1000),
             metrics=state.metrics,
             data_dir=settings.data_dir,
+            place=place,
+            leader_has_caught_up=election.has_caught_up,
             trust=trust,
             now_ms=clock_ms,
         )
@@ -177,6 +184,24 @@ def create_app(
         app.add_middleware(RequestMiddleware, server=state)
         resources = opened.pop_all()
     return app
+
+
+@asynccontextmanager
+async def _at_work(
+    gossip: Gossip, following: Following, pruning: AutomaticPruning, election: Election, metrics: Metrics
+) -> AsyncIterator[None]:
+    """What goes on beside requests, until the block ends."""
+    ending, leading = Event(), Leading(election, gossip, pruning, on_look=metrics.refresh)
+    await leading.look()
+    gossip.start()
+    looks = [create_task(following.until(ending)), create_task(leading.until(ending))]
+    try:
+        yield
+    finally:
+        ending.set()
+        await wait(looks)  # not cancelled: their threads would still read
+        await gossip.stop()
+        await run_sync(pruning.stop)
 
 
 def api_routes() -> list[APIRoute]:

@@ -3,11 +3,16 @@
 One registry per ``Metrics``, so that several servers live in one process. Labels are bounded: route templates,
 methods, statuses and codes that stand in our source, peers that stand in the settings; never a client, a transaction
 or a path as sent. Beside them ``process_*`` of the process (Linux only).
+
+Where several processes serve together (``http.workers``), whichever is asked answers for all of them, by
+prometheus_client's files in ``$PROMETHEUS_MULTIPROC_DIR``: counters and histograms are sums, also over those that have
+ended; gauges are sums over those that live where each has its own, else what was set last; ``process_*`` are left out.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from prometheus_client import (
     CollectorRegistry,
@@ -50,7 +55,10 @@ class Metrics:
 
     def __init__(self, *, build: Mapping[str, str] | None = None, ledger: str = "") -> None:
         self.registry: CollectorRegistry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
+        self._is_one_of_several = "PROMETHEUS_MULTIPROC_DIR" in os.environ
+        if not self._is_one_of_several:
+            ProcessCollector(registry=self.registry)
+        self._measured: dict[Gauge, Callable[[], float]] = {}
         self.answering: asyncio.Lock = asyncio.Lock()
         """Held while ``exposition`` works: who asks meanwhile takes no worker thread."""
         self.requests: Counter = self._counter("requests", "Requests answered.", "method", "route", "status")
@@ -59,8 +67,8 @@ class Metrics:
         )
         self.request_bytes: Counter = self._counter("request_body_bytes", "Body bytes received.", "route")
         self.response_bytes: Counter = self._counter("response_body_bytes", "Body bytes sent.", "route")
-        self.in_progress: Gauge = self._gauge("requests_in_progress", "Requests being answered.")
-        self.connections: Gauge = self._gauge("connections", "Open connections.")
+        self.in_progress: Gauge = self._gauge("requests_in_progress", "Requests being answered.", summed=True)
+        self.connections: Gauge = self._gauge("connections", "Open connections.", summed=True)
         self.rejected: Counter = self._counter(
             "rejected_requests", "Connections and requests that were answered with a problem, by its code.", "code"
         )
@@ -107,7 +115,7 @@ class Metrics:
         for counter, values in counted:
             for value in values:
                 counter.labels(value)
-        self.cache_bytes: Gauge = self._gauge("model_cache_bytes", "Model bytes held in memory.")
+        self.cache_bytes: Gauge = self._gauge("model_cache_bytes", "Model bytes held in memory.", summed=True)
         self.gossip_bytes: Counter = self._counter(
             "gossip_bytes",
             "Bytes exchanged with a peer that this server asked, heads included, by kind and direction.",
@@ -134,14 +142,17 @@ class Metrics:
         self.peer_failures: Counter = self._counter(
             "peer_failures", "Requests to a peer that it did not answer, or refused, by why.", "peer", "reason"
         )
-        self.queue_length: Gauge = self._gauge("queue_length", "Requests that wait for a worker thread.")
+        self.queue_length: Gauge = self._gauge("queue_length", "Requests that wait for a worker thread.", summed=True)
         self.token_ends_s: Gauge = self._gauge(
             "token_ends_seconds", "Until the first of the tokens that are valid ends; +Inf where none does."
         )
         self.certificate_ends_s: Gauge = self._gauge(
             "certificate_ends_seconds", "Until this server's certificate ends; +Inf without TLS of its own."
         )
-        self.event_streams: Gauge = self._gauge("event_streams_open", "Open event streams.")
+        self.event_streams: Gauge = self._gauge("event_streams_open", "Open event streams.", summed=True)
+        self._say(build, ledger)
+
+    def _say(self, build: Mapping[str, str] | None, ledger: str) -> None:
         runs = self._gauge("build_info", "Always 1; labels say what runs here.", "version", "commit", "schema")
         if build is not None:
             runs.labels(**build).set(1)
@@ -154,12 +165,39 @@ class Metrics:
             measure: Sets what is only looked at when somebody asks.
         """
         measure()
-        return generate_latest(self.registry)
+        self.refresh()
+        return generate_latest(self._of_all())
+
+    def measured(self, gauge: Gauge, value: Callable[[], float]) -> None:
+        """Have a gauge show what a function says whenever somebody asks."""
+        self._measured[gauge] = value
+
+    def refresh(self) -> None:
+        """Set what is measured, for somebody who asks another process."""
+        for gauge, value in self._measured.items():
+            gauge.set(value())
+
+    def _of_all(self) -> CollectorRegistry:
+        if not self._is_one_of_several:
+            return self.registry
+        from prometheus_client.multiprocess import MultiProcessCollector  # noqa: PLC0415 -- reads the environment
+
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return registry
+
+    def totals(self, counter: Counter) -> dict[str, int]:
+        """A counter by the values of its one label."""
+        name = next(iter(counter.describe())).name
+        found = [family for family in self._of_all().collect() if family.name == name]
+        samples = [sample for family in found for sample in family.samples if sample.name == f"{name}_total"]
+        return {next(iter(sample.labels.values())): int(sample.value) for sample in samples}
 
     def show_peers(self, peers: Iterable["PeerState"], *, transactions: int) -> None:
         """What is known of each peer that this server speaks to, and of no other; from within ``measure``."""
         for gauge in (self.peer_up, self.peer_last_heard_s, self.peer_behind):
-            gauge.clear()
+            if not self._is_one_of_several:  # whose files keep a peer that has left until the server ends
+                gauge.clear()
         for state in peers:
             if state.is_neighbour:
                 name = state.peer.name
@@ -177,8 +215,9 @@ class Metrics:
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"{PREFIX}_{name}", text, labels, registry=self.registry)
 
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"{PREFIX}_{name}", text, labels, registry=self.registry)
+    def _gauge(self, name: str, text: str, *labels: str, summed: bool = False) -> Gauge:
+        mode: Literal["livesum", "mostrecent"] = "livesum" if summed else "mostrecent"
+        return Gauge(f"{PREFIX}_{name}", text, labels, registry=self.registry, multiprocess_mode=mode)
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(f"{PREFIX}_{name}", text, labels, buckets=buckets, registry=self.registry)

@@ -6,7 +6,7 @@ A flipped bit on disk becomes a ``ModelCorruptError``. Memory may outlive the st
 
 import hashlib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
@@ -113,12 +113,21 @@ class CachedModelStore:
             )
         return ModelUnknownError(f"model {digest[:16]}… is not held here")
 
+    def _at_hand(self, digest: Digest, beside: Mapping[Digest, Vector32]) -> Vector32 | None:
+        values = beside.get(digest)
+        if values is None and (data := self.cached(digest)) is not None:
+            return flat(self._layout, data)
+        return values
+
     @contextmanager
-    def sources(self, digests: list[Digest], *, whole: bool = False) -> Iterator[list[VectorSource]]:
+    def sources(
+        self, digests: list[Digest], *, beside: Mapping[Digest, Vector32], whole: bool = False
+    ) -> Iterator[list[VectorSource]]:
         """The models as sources for an aggregator; those in the store are read in pieces, not held.
 
         Args:
             digests: Which.
+            beside: The values of models that are about to be stored.
             whole: Read them whole and hold them: one may be packed while its pieces are read.
 
         Raises:
@@ -129,8 +138,8 @@ class CachedModelStore:
         with ExitStack() as stack:
             sources: list[VectorSource] = []
             for digest in digests:
-                if (data := self.cached(digest)) is not None:
-                    sources.append(ArraySource(flat(self._layout, data)))
+                if (values := self._at_hand(digest, beside)) is not None:
+                    sources.append(ArraySource(values))
                 elif whole or not self._layout.is_float32:
                     sources.append(ArraySource(self.vector(digest)))
                 elif (reader := self._store.open_model(digest)) is not None:

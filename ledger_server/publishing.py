@@ -18,7 +18,7 @@ journal has moved on, and is read on in as after another writer.
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from contextlib import ExitStack, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
@@ -26,6 +26,7 @@ from itertools import count
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from opentelemetry.context import Context as TraceContext
 
 from fl_core.dag.admission import NORM_SLACK, check_attachment, check_payload
 from fl_core.dag.figures import Figures, Step, step_from
@@ -40,14 +41,14 @@ from fl_core.errors import (
     ParentsStaleError,
     ParentsUnknownError,
 )
-from fl_core.ledger import Admitted, AlreadyKnown
+from fl_core.ledger import Admitted
 from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
 from fl_core.selection.evidence import parse_evidence
 from fl_core.selection.parents import check_parents
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 from ledger_server import tracing
-from ledger_server.aggregates import Aggregates
+from ledger_server.aggregates import Aggregates, Beside
 from ledger_server.alarms import RESTORED, ServerAlarms
 from ledger_server.clusters import Clusters
 from ledger_server.events import Listeners
@@ -85,33 +86,54 @@ class _Arrival:
     """A transaction that waits to be written.
 
     Attributes:
-        issue: Asks the rules again when its turn has come; None: it is here already. Raises what they say.
+        issue: Asks the rules again when its turn has come, given what is written with it and stands before it; None: it
+            is here already. Raises what they say.
         author: Whose it is.
         model: Its file; None where nobody has it.
-        vector: All values of its model, shape ``(P,)``.
+        compared: What is compared of its model, shape ``(d,)``.
         attachment: The bytes that its header names.
         figures: Of its model.
         on_shown: Called once it is visible, before the next one is.
         context: Of the thread that brought it: its trace, and the request that log lines name.
     """
 
-    issue: Callable[[], Transaction | None]
+    issue: Callable[[Collection[TxId]], Transaction | None]
     author: AuthorId
     model: Buffer | None
-    vector: Vector32 | None
+    compared: Vector32 | None
     attachment: bytes | None
     figures: Figures
     on_shown: Callable[[Transaction], None] = lambda _: None
     context: Context = field(default_factory=copy_context)
 
 
-def _fits(batch: Sequence[_Arrival], new: _Arrival) -> bool:
-    """Whether the rules answer for an update as if those before it were visible already, and all are not too much.
+def _fits(batch: Sequence[_Arrival], new: Sequence[_Arrival]) -> bool:
+    """Whether the rules answer for updates as if those before them were visible already, and all are not too much.
 
-    They ask of no other updates than its parents, which are visible, and those of its author.
+    They ask of no other updates than their parents, which are visible or among themselves, and those of their authors.
     """
-    nbytes = sum(len(each.model) for each in (*batch, new) if each.model is not None)
-    return nbytes <= _TOGETHER_BYTES and all(each.author != new.author for each in batch)
+    nbytes = sum(len(each.model) for each in (*batch, *new) if each.model is not None)
+    return nbytes <= _TOGETHER_BYTES and {each.author for each in batch}.isdisjoint(each.author for each in new)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """An update that a peer has admitted, as it stands.
+
+    Attributes:
+        transaction: Header and signatures have been checked.
+        attachment: The bytes that its header names; still to be checked.
+        model: Bytes that hash to the digest that it names, to be checked for the rest; None where nobody has them and a
+            member's checkpoint stands for them.
+        norm: A bound of it, where the model is None: then the norm rule is not asked.
+        trace: The trace that it belongs to.
+    """
+
+    transaction: Transaction
+    attachment: bytes | None
+    model: Buffer | None
+    norm: float = 0.0
+    trace: TraceContext | None = None
 
 
 class LedgerService(LedgerView):
@@ -241,7 +263,7 @@ class LedgerService(LedgerView):
             self.store.prepare_model(digest, model)
             attachment = None if record is None else record.encoded
 
-            def issue() -> Transaction | None:
+            def issue(_: Collection[TxId]) -> Transaction | None:
                 nonlocal draft
                 draft = self._prepare(publication, facts, record, verified=draft.unsigned.id)
                 if draft.is_known:
@@ -258,7 +280,7 @@ class LedgerService(LedgerView):
                 issue=issue,
                 author=draft.unsigned.header.author,
                 model=model,
-                vector=vector,
+                compared=self._compared(vector),
                 attachment=attachment,
                 figures=facts.figures,
                 on_shown=lambda transaction: self.on_published(transaction, attachment),
@@ -270,17 +292,21 @@ class LedgerService(LedgerView):
                 return PublicationResult(self._view_of(replace(stored, depth=draft.node.depth)), created=True)
         return PublicationResult(self.view(draft.unsigned.id), created=False)
 
-    def _figures(self, parents: tuple[TxId, ...], norm: float, vector: Vector32 | None) -> Figures:
+    def _figures(
+        self, parents: tuple[TxId, ...], norm: float, vector: Vector32 | None, *, beside: Beside | None = None
+    ) -> Figures:
         """What is recorded of a model, given the updates that it names; outside the lock, as it may average them.
 
         Its step is not where the model, None, or a parent's is not here (any more).
         """
         step: Step | None = None
+        beside = beside or Beside()
         if vector is not None:
             with suppress(ModelPrunedError, ModelUnknownError, ModelCorruptError):
-                step = step_from(self.aggregates.vector(parents), vector, layout=self.genesis.layout)
+                average = self.aggregates.vector(parents, beside=beside)
+                step = step_from(average, vector, layout=self.genesis.layout)
         with self.lock:
-            return Figures(norm, step, self.node.shares(parents))
+            return Figures(norm, step, self.node.shares(parents, beside=beside.nodes))
 
     def _prepare(
         self,
@@ -301,59 +327,105 @@ class LedgerService(LedgerView):
 
     # -- what peers have admitted -------------------------------------------------------------------
 
-    def admit_remote(
-        self, transaction: Transaction, attachment: bytes | None, model: Buffer | None, *, norm: float = 0.0
-    ) -> bool:
-        """Admit what a peer has admitted, as it stands; False when it was here before.
+    def admit_received(self, updates: Sequence[Received]) -> list[bool | BaseException]:
+        """Admit what peers have admitted, as it stands, in one database transaction; each is judged for itself.
 
         Args:
-            transaction: Header and signatures have been checked.
-            attachment: The bytes that its header names; checked here.
-            model: Bytes that hash to the digest that it names, and are checked for the rest; None where nobody has them
-                and a member's checkpoint stands for them.
-            norm: A bound of it, where the model is None: then the norm rule is not asked.
+            updates: Each once, parents before children.
+
+        Returns:
+            Of each whether it is new here, or why it does not come in: a ModelError or TransactionError where a rule
+            is broken, ParentsUnknownError where a parent is not here and does not come in itself, a StoreError where
+            it could not be stored.
+        """
+        beside = Beside()
+        outcomes: list[bool | BaseException] = []
+        arrivals: dict[int, _Arrival] = {}
+        with ExitStack() as spans:
+            for place, update in enumerate(updates):
+                spans.enter_context(tracing.resumed(update.trace))
+                outcomes.append(False)
+                try:
+                    arrival = self._reviewed(update, beside)
+                except Exception as error:  # noqa: BLE001 -- whatever it is, it spoils no other
+                    outcomes[place] = error
+                    continue
+                if arrival is not None:
+                    spans.enter_context(tracing.span("append", transaction=update.transaction.id))
+                    arrivals[place] = arrival
+            written = self._append.together([*arrivals.values()]) if arrivals else ()
+        for place, outcome in zip(arrivals, written, strict=True):
+            outcomes[place] = outcome if isinstance(outcome, BaseException) else outcome is not None
+        return outcomes
+
+    def _reviewed(self, update: Received, beside: Beside) -> _Arrival | None:
+        """An update that every rule allows, with those beside it, which it joins; None: it is here already.
+
+        Rules of what a peer has admitted ask of nothing that could change until it is written.
 
         Raises:
-            ModelError, TransactionError: A rule is broken; nothing has changed.
+            ModelError, TransactionError: A rule is broken.
             ParentsUnknownError: A parent has not come yet.
-            StoreError: Not stored.
+            StoreError: Its model is not stored.
         """
-        header = transaction.header
+        transaction, header, model = update.transaction, update.transaction.header, update.model
         vector: Vector32 | None = None
-        slack = math.inf if model is None else NORM_SLACK
         if model is None:
-            check_attachment(header, attachment, genesis=self.genesis)
+            check_attachment(header, update.attachment, genesis=self.genesis)
         else:
             vector = check_payload(
                 header,
                 genesis=self.genesis,
                 model=model,
-                attachment=attachment,
+                attachment=update.attachment,
                 model_digest=header.model_digest,
             )
         if self.ledger.graph.find(transaction.id, header) is not None:
-            return False
-        check_parents(header, None if attachment is None else parse_evidence(attachment))
-        if missing := tuple(parent for parent in header.parents if parent not in self.ledger):
-            raise ParentsUnknownError("parents are not known here yet", missing=missing)
-        figures = self._figures(header.parents, norm if vector is None else model_norm(vector), vector)
+            return None
+        check_parents(header, None if update.attachment is None else parse_evidence(update.attachment))
+        ledger = self.ledger.beside(beside.nodes)
+        self._require_parents(header.parents, beside.nodes)
+        norm = update.norm if vector is None else model_norm(vector)
+        figures = self._figures(header.parents, norm, vector, beside=beside)
         with self.lock:  # before anything is stored
-            self.ledger.review(transaction.id, header, figures=figures, slack=slack)
+            answer = ledger.review(
+                transaction.id,
+                header,
+                figures=figures,
+                receipt=transaction.receipt,
+                slack=math.inf if model is None else NORM_SLACK,
+            )
+        if not isinstance(answer, Admitted):
+            return None
         if model is not None:
             self.store.prepare_model(header.model_digest, model)
+        beside.nodes[transaction.id] = answer.node
+        if vector is not None and header.author not in self.acts.quarantine.erased:
+            beside.vectors[header.model_digest] = vector
 
-        def issue() -> Transaction | None:
-            with self.lock:
-                answer = self.ledger.review(transaction.id, header, figures=figures, slack=slack)
+        def issue(issued: Collection[TxId]) -> Transaction | None:
+            if self.ledger.graph.find(transaction.id, header) is not None:
+                return None
+            self._require_parents(header.parents, issued)
             if header.author in self.acts.quarantine.erased:
-                arrival.model = arrival.vector = None
-            return None if isinstance(answer, AlreadyKnown) else transaction
+                arrival.model = arrival.compared = None
+            return transaction
 
         arrival = _Arrival(
-            issue=issue, author=header.author, model=model, vector=vector, attachment=attachment, figures=figures
+            issue=issue,
+            author=header.author,
+            model=model,
+            compared=None if vector is None else self._compared(vector),
+            attachment=update.attachment,
+            figures=figures,
         )
-        with tracing.span("append", transaction=transaction.id):
-            return self._append(arrival) is not None
+        return arrival
+
+    def _require_parents(self, parents: Sequence[TxId], beside: Container[TxId]) -> None:
+        with self.lock:
+            missing = tuple(each for each in parents if each not in beside and each not in self.ledger)
+        if missing:
+            raise ParentsUnknownError("parents are not known here yet", missing=missing)
 
     # -- what members decide ------------------------------------------------------------------------
 
@@ -392,6 +464,7 @@ class LedgerService(LedgerView):
         """
         outcomes: list[StoredTransaction | DagAcflError | None] = []
         stored: list[tuple[_Arrival, StoredTransaction]] = []
+        issued: set[TxId] = set()
         nbytes = sum(len(each.model) for each in batch if each.model is not None)
         with ExitStack() as until_shown:
             with self.store.appending(nbytes) as append:
@@ -402,22 +475,23 @@ class LedgerService(LedgerView):
                 arrivals, now_ms = count(len(self.ledger)), self._now_ms()
                 for each in batch:
                     try:
-                        transaction = each.issue()
+                        transaction = each.issue(issued)
                     except DagAcflError as error:
                         outcomes.append(error)
                         continue
                     if transaction is None:
                         outcomes.append(None)
                         continue
+                    issued.add(transaction.id)
                     new = StoredTransaction(next(arrivals), transaction, each.figures.encode(), now_ms)
                     outcomes.append(new)
                     stored.append((each, new))
                 # Who follows the journal would take what is committed for another's, before it is shown here.
                 until_shown.enter_context(self._reading_on)
-                if stored and not append([Entry(new, each.model, each.attachment) for each, new in stored]):
+                if stored and not append([self._entry(each, new) for each, new in stored]):
                     raise StoreInconsistentError("the journal moved on beside the writer's lock")
             for each, new in stored:
-                each.context.run(self._show, new, each.figures, each.model, each.vector)
+                each.context.run(self._show, new, each.figures, each.model, each.compared)
                 each.context.run(each.on_shown, new.transaction)
         return outcomes
 
@@ -429,12 +503,22 @@ class LedgerService(LedgerView):
         self.on_read(node.id)
         self.listeners.wake()
 
-    def _show(self, stored: StoredTransaction, figures: Figures, model: Buffer | None, vector: Vector32 | None) -> None:
+    def _compared(self, vector: Vector32) -> Vector32:
+        """What is compared of a model: a copy, as a view would keep the whole model in memory."""
+        return self.node.compared(vector).copy()
+
+    def _entry(self, arrival: _Arrival, new: StoredTransaction) -> Entry:
+        compared = arrival.compared if self.node.compares_sketches else None
+        sketch = None if compared is None else compared.astype("<f4", copy=False).tobytes()
+        return Entry(new, arrival.model, arrival.attachment, sketch)
+
+    def _show(
+        self, stored: StoredTransaction, figures: Figures, model: Buffer | None, compared: Vector32 | None
+    ) -> None:
         transaction = stored.transaction
-        # A copy, as a view would keep the whole model in memory.
-        compared = None if vector is None else self.node.compared(vector).copy()
         header = transaction.header
-        found = None if compared is None else self._nearest(compared, header.author)
+        within = self.alarms.copied_within(figures.step)
+        found = None if compared is None else self._nearest(compared, header.author, within=within)
         with self.lock:
             nearest: tuple[TxId, float] | None = None
             if compared is not None and found is not None:
@@ -451,16 +535,16 @@ class LedgerService(LedgerView):
             self.models.put(transaction.header.model_digest, model)
         self.listeners.wake()
 
-    def _nearest(self, compared: Vector32, author: AuthorId) -> TxId | None:
-        """Of the models that other authors published last, the nearest; looked at outside the lock."""
+    def _nearest(self, compared: Vector32, author: AuthorId, *, within: float) -> TxId | None:
+        """Of the models that other authors published last, the nearest that is so near; looked at outside the lock."""
         with self.lock:
             latest = self.node.latest()
             nodes = [] if latest is None else self.node.nodes_of(latest.ids)
         others = [place for place, node in enumerate(nodes) if node.author != author]
         if latest is None or not others:
             return None
-        distances = latest.distances(compared)
-        return latest.ids[min(others, key=lambda place: float(distances[place]))]
+        nearest = latest.nearest(compared, others, within=within)
+        return None if nearest is None else nearest[0]
 
     def close(self) -> None:
         """End listeners' streams; the store is its opener's to close."""

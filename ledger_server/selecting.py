@@ -6,9 +6,11 @@ computed outside it.
 
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 from cachetools import LRUCache
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -153,24 +155,29 @@ class SelectionService:
         The update alone is None for one that begins anew, led back from one that is withheld.
         """
         self._view.store.require_room()  # before the client trains for a publication that there would be no room for
-        while True:
+        aggregate: Digest | None = None
+        while aggregate is None:
             with self._lock:
                 request = self._node.question(None if reference is None else author, vector, noise_std=noise_std)
-            if not isinstance(request, VectorsMissing):
-                break
-            self.bring_vectors()
-        with tracing.span("choose"), installed_part("selector", self._selector):
-            selection = self._selector.choose(request)
-            if not isinstance(selection, Selection):
-                raise TypeError(f"choose() returned {type(selection).__name__}, not a Selection")
-        parents = self._node.parents_to_average(selection)
+            if isinstance(request, VectorsMissing):
+                self.bring_vectors()
+                continue
+            with tracing.span("choose"), installed_part("selector", self._selector):
+                selection = self._selector.choose(request)
+                if not isinstance(selection, Selection):
+                    raise TypeError(f"choose() returned {type(selection).__name__}, not a Selection")
+            parents = self._node.parents_to_average(selection)
+            try:
+                aggregate = self._aggregates.average(parents) if parents else model
+            except ModelCorruptError as error:
+                self._leave_out(error, among=parents, own=reference)
         evidence = self._node.evidence(
             selection,
             selector=self._selector,
             author=author,
             reference=reference,
             reference_model=model,
-            aggregate=self._aggregates.average(parents) if parents else model,
+            aggregate=aggregate,
             led_back_from=led_back_from,
         )
         encoded = evidence.encode()
@@ -180,6 +187,16 @@ class SelectionService:
             about = {"selection": record.id, "models": few.models, "needed": few.needed}
             logger.info("an average of fewer models than the ledger's aggregator needs keeps nobody out", extra=about)
         return record, is_new
+
+    def _leave_out(self, error: ModelCorruptError, *, among: Sequence[TxId], own: TxId | None) -> None:
+        """Offer the update with a damaged model to nobody; raises the error where it is the asker's own."""
+        with self._lock:
+            damaged = [node.id for node in self._node.nodes_of(among) if node.model_digest == error.digest]
+            for each in damaged:
+                self._node.mark_damaged(each)
+        if not damaged or own in damaged:
+            raise error
+        logger.error("stored model is damaged", extra={"transactions": damaged, "model": error.digest})
 
     def bring_vectors(self) -> None:
         """Read the vectors of all that can be offered now and have none, one thread at a time, outside the lock."""
@@ -222,6 +239,9 @@ class SelectionService:
         """
         with self._vectors_lock:
             vector = self._vectors.get(node.id)
+        if vector is None and self._node.compares_sketches:
+            kept = self._view.store.sketch(node.model_digest)
+            vector = None if kept is None else np.frombuffer(kept, "<f4")
         if vector is None:  # a copy, as a view would keep the whole model in memory
             vector = self._node.compared(self._view.models.vector(node.model_digest, keep=keep)).copy()
         return vector

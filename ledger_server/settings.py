@@ -308,8 +308,18 @@ class Settings(BaseSettings):
     )
     port: int = Field(default=8900, ge=0, le=65_535, description="TCP port to listen on; 0 lets the system choose.")
     log_level: LogLevel = Field(default="info", description="Least important events to log.")
+    workers: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Processes of this machine that serve the ledger together, from one port. Limits and memory are "
+        "each one's own.",
+    )
     worker_threads: int = Field(
-        default=8, ge=1, le=256, description="Threads for database and model work; the event loop does none of it."
+        default=8,
+        ge=1,
+        le=256,
+        description="Threads of each process for database and model work; the event loop does none of it.",
     )
     docs_enabled: bool = Field(default=True, description="Whether `/docs` and `/openapi.json` are served.")
     min_free_bytes: int = Field(

@@ -123,12 +123,16 @@ class Desk:
     def model_of(self, transaction: TxId) -> Digest:
         return self.there.transactions[transaction].header.model_digest
 
+    def then(self, effects: list[Effect]) -> list[Effect]:
+        """What a call led to, and what can be admitted after it."""
+        return [*effects, *self.node.inbound.next_admissions(self.now_s)]
+
     def announce(self, transaction: TxId, peer: Peer = ANN) -> list[Effect]:
         """By its id, as one that is too large to be announced whole."""
-        return self.node.announced(peer, Announcement(ids=(transaction,)), self.now_s)
+        return self.then(self.node.announced(peer, Announcement(ids=(transaction,)), self.now_s))
 
     def announce_whole(self, transaction: TxId, peer: Peer = ANN) -> list[Effect]:
-        return self.node.announced(peer, Announcement.of(self.bundle(transaction)), self.now_s)
+        return self.then(self.node.announced(peer, Announcement.of(self.bundle(transaction)), self.now_s))
 
     def poll(self) -> list[Effect]:
         effects = self.node.poll(self.now_s)
@@ -145,7 +149,7 @@ class Desk:
         return only
 
     def answer(self, ask: SendRequest, response: Response) -> list[Effect]:
-        effects = self.node.answered(ask, response, self.now_s)
+        effects = self.then(self.node.answered(ask, response, self.now_s))
         self.admits += [effect for effect in effects if isinstance(effect, Admit)]
         return effects
 
@@ -180,12 +184,12 @@ class Desk:
     def admit(self, effect: Admit) -> list[Effect]:
         norm = 1.0
         self.here.node.admit(effect.bundle.transaction, None, figures=Figures(norm))
-        return self.node.admitted(effect.id, self.now_s)
+        return self.then(self.node.admitted(effect.id, self.now_s))
 
     def admit_without_model(self, effect: Admit) -> list[Effect]:
         assert effect.norm is not None
         self.here.node.admit(effect.bundle.transaction, None, figures=Figures(effect.norm), slack=math.inf)
-        return self.node.admitted(effect.id, self.now_s)
+        return self.then(self.node.admitted(effect.id, self.now_s))
 
 
 def only(effects: Sequence[Effect], kind: type[E]) -> E:

@@ -7,11 +7,12 @@ with serving(database_url, tmp_path) as server:
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fastapi import FastAPI
 from httpx2 import Client, Response
@@ -233,3 +234,36 @@ def signed(
         "signature": unsigned.sign_as_author(key).hex(),
         **changes,
     }
+
+
+class InTurn:
+    """The client of several servers that serve one ledger: each request goes to the next of them."""
+
+    def __init__(self, clients: Sequence[TestClient]) -> None:
+        self._next = cycle(clients)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(next(self._next), name)
+
+
+@contextmanager
+def serving_together(database_url: str, data_dir: Path, *, count: int = 2, **flags: Any) -> Iterator[Server]:
+    """As ``serving``, by several applications on one database that are asked in turn, as the processes of one server."""
+    with ExitStack() as stack:
+        new = flags.pop("new", True)
+        servers = [
+            stack.enter_context(serving(database_url, data_dir, new=new and not number, **flags))
+            for number in range(count)
+        ]
+        yield Together(
+            servers[0].app, cast("TestClient", InTurn([each.client for each in servers])), servers[0].settings
+        )
+
+
+class Together(Server):
+    """Several applications; a test looks into the first."""
+
+    @property
+    def service(self) -> LedgerService:
+        super().service.follow()
+        return super().service

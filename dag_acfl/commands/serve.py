@@ -4,12 +4,18 @@ import gc
 import logging
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dag_acfl.commands.options import DataDir
 from dag_acfl.tracing import export_traces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from socket import socket
+
+    from ledger_server.settings import Settings
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -19,6 +25,9 @@ def serve(
     data_dir: DataDir = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1.")] = None,
     port: Annotated[int | None, typer.Option(help="Port; 0 lets the system choose. Default: 8900.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that serve the ledger together, on this machine. Default: 1.")
+    ] = None,
     peer: Annotated[
         list[str] | None,
         typer.Option(help="Where another member is, as NAME=URL#KEY (see: dag-acfl keys peer). Repeatable."),
@@ -59,6 +68,7 @@ def serve(
         data_dir=data_dir,
         host=host,
         port=port,
+        workers=workers,
         log_level=log_level,
         public=public,
         peers=tuple(peer) if peer else None,
@@ -71,22 +81,43 @@ def serve(
 
     from ledger_server.admin.doctor import check_access  # noqa: PLC0415
     from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
+    from ledger_server.logs import configure_logging  # noqa: PLC0415
 
     require_ledger(settings)
+    configure_logging(settings.log_level)
+    access = check_access(settings)
+    if access.state != "ok":
+        logger.warning("%s; %s", access.message, access.fix)
+    if settings.workers == 1:
+        serve_alone(settings)
+        return
+    from ledger_server.http.workers import serve_together  # noqa: PLC0415
+    from ledger_server.keys import server_key  # noqa: PLC0415
+    from ledger_server.store import open_store_of  # noqa: PLC0415
+
+    server_key(settings)  # once, by one process; and so is the database brought up to date
+    open_store_of(settings).close()
+    serve_together(serve_alone, settings)
+
+
+def serve_alone(
+    settings: "Settings",
+    *,
+    listening: "socket | None" = None,
+    on_started: "Callable[[], None] | None" = None,
+) -> None:
+    """Serve in this process until a signal, as one of several where a socket is given."""
     from ledger_server.app import create_app  # noqa: PLC0415 (half a second that --print-config need not wait)
-    from ledger_server.folder_lock import holding  # noqa: PLC0415
+    from ledger_server.election import place_in  # noqa: PLC0415
     from ledger_server.http.serve import serve as run  # noqa: PLC0415
     from ledger_server.logs import configure_logging  # noqa: PLC0415
 
-    with holding(settings.data_dir):  # before anything in it is opened: a server that starts clears up
-        configure_logging(settings.log_level)
-        export_traces()
-        access = check_access(settings)
-        if access.state != "ok":
-            logger.warning("%s; %s", access.message, access.fix)
-        app = create_app(settings)
+    configure_logging(settings.log_level)
+    export_traces()
+    with place_in(settings.data_dir) as place:  # before anything in it is opened: a server that starts clears up
+        app = create_app(settings, place=place)
         gc.freeze()  # the ledger is here to stay: looking through a million transactions for cycles would take seconds
-        run(app, settings)
+        run(app, settings, listening=listening, on_started=on_started)
 
 
 def use_one_blas_thread() -> None:

@@ -33,6 +33,11 @@ class LedgerComparison:
         """Whether something is to be asked."""
         return not self._asked and (bool(self._next) or now_s >= self._due_s)
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether one goes on, or there is reason for one besides that it is time."""
+        return self._is_hurried or bool(self._next)
+
     def hurry(self) -> None:
         """Compare soon, once more if a comparison is running: there is reason to think that acts are new."""
         self._is_hurried = True

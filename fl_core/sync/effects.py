@@ -40,7 +40,8 @@ class Announce:
 class Admit:
     """Put a transaction through the ledger's admission and the journal, then call ``admitted`` or ``refused``.
 
-    Its parents are in the ledger. There is one at a time.
+    Those of one list go together: the parents of each are in the ledger, or stand before it. There are no more until
+    each of them is answered.
     """
 
     bundle: TransactionBundle

@@ -4,10 +4,11 @@
               announced ┘
                         invalid: never again         dropped: perhaps again later
 
-Nothing is kept before its size, id and signatures are checked. One admission is under way at a time; what is admitted
-has its parents in the ledger, so the order is topological.
+Nothing is kept before its size, id and signatures are checked. What is ready is admitted together, parents before
+children, and nothing else until all of it is settled.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
@@ -100,7 +101,8 @@ class Inbound:
         self._is_ahead = False
         self._refused: dict[TxId, None] = {}
         self._ready: dict[TxId, None] = {}
-        self._admitting: TxId | None = None
+        self._admitting: set[TxId] = set()
+        self._most_together = min(max(limits.admitted_together_bytes // self._model_size, 1), MAX_IDS_PER_CALL)
         self._resume_s = now_s
 
     def header_of(self, digest: Digest) -> Header | None:
@@ -222,7 +224,8 @@ class Inbound:
         self.queue.settled(transaction)
         for parent in self.pending.missing_parents(transaction):
             self.queue.add(parent, peer)  # who holds the child holds its parents
-        return self._fetch_models(connected, now_s)
+        self._fetch_models(connected)
+        return []
 
     def _check_bundle(self, bundle: TransactionBundle) -> None:
         header_bytes, attachment_bytes = len(bundle.transaction.header_bytes), len(bundle.attachment or b"")
@@ -237,26 +240,25 @@ class Inbound:
 
     # -- models -----------------------------------------------------------------------------------
 
-    def models_to_ask(self, peer: Peer, now_s: float) -> tuple[list[tuple[GetModel, float]], list[Effect]]:
-        """The next models for a peer, each with its deadline; and what follows from those that are here after all."""
+    def models_to_ask(self, peer: Peer, now_s: float) -> list[tuple[GetModel, float]]:
+        """The next models for a peer, each with its deadline."""
         asks: list[tuple[GetModel, float]] = []
-        effects: list[Effect] = []
         if self._must_admit_first():
-            return asks, effects
+            return asks
         for fetch in self.fetches.take(peer, rather=self._peers.asked_rather_than(peer, now_s)):
             if self._models.is_complete(fetch.digest):
-                effects += self._model_came(fetch.digest, now_s)
+                self._model_came(fetch.digest)
             else:
                 start = self._models.bytes_held(fetch.digest)
                 deadline_s = self.fetches.began(fetch, start, now_s)
                 asks.append((GetModel(fetch.digest, start, fetch.size), deadline_s))
-        return asks, effects
+        return asks
 
     def _must_admit_first(self) -> bool:
         """Whether enough models are here for now; never while none can be admitted, for then nothing would go on."""
         ahead = len(self._needing) - len(self.fetches)
         self._is_ahead = ahead >= (self._max_ahead // 2 + 1 if self._is_ahead else self._max_ahead)
-        return self._is_ahead and (self._admitting is not None or bool(self._ready))
+        return self._is_ahead and bool(self._admitting or self._ready)
 
     def model_ended(
         self, peer: Peer, digest: Digest, end: ModelComplete | ModelUnknown | ModelCorrupt, now_s: float
@@ -265,7 +267,8 @@ class Inbound:
         match end:
             case ModelComplete():
                 self._peers.served(peer)
-                return self._model_came(digest, now_s)
+                self._model_came(digest)
+                return []
             case ModelUnknown(pruned=True):
                 if (fetch := self.fetches.get(digest)) is not None:
                     fetch.pruned_by.add(peer)
@@ -360,9 +363,9 @@ class Inbound:
         if all(held is None or held.model_is_here for held in needing):
             self._unserved.pop(digest, None)
             self.fetches.end(digest)
-        return [*effects, *self.next_admission(now_s)]
+        return effects
 
-    def _fetch_models(self, connected: Iterable[PendingTransaction], now_s: float) -> list[Effect]:
+    def _fetch_models(self, connected: Iterable[PendingTransaction]) -> None:
         for held in connected:
             digest = held.bundle.transaction.header.model_digest
             self._needing.setdefault(digest, set()).add(held.id)
@@ -372,15 +375,13 @@ class Inbound:
                 self._goes_without(held)
             else:
                 self.fetches.want(digest, self._model_size, sources=held.sources)
-        return self.next_admission(now_s)
 
-    def _model_came(self, digest: Digest, now_s: float) -> list[Effect]:
+    def _model_came(self, digest: Digest) -> None:
         self.fetches.end(digest)
         self._unserved.pop(digest, None)
         for transaction in sorted(self._needing.get(digest, ())):
             if (held := self.pending.get(transaction)) is not None:
                 self._has_model(held)
-        return self.next_admission(now_s)
 
     def _goes_without(self, held: PendingTransaction) -> None:
         # Not the norm that a checkpoint's maker says: the bound in its place refuses no honest child.
@@ -394,20 +395,24 @@ class Inbound:
 
     # -- admitted ---------------------------------------------------------------------------------
 
-    def next_admission(self, now_s: float) -> list[Effect]:
-        """The next ``Admit``, unless one is under way or the last was deferred a moment ago."""
-        while self._admitting is None and self._ready and now_s >= self._resume_s:
-            transaction = next(iter(self._ready))
-            del self._ready[transaction]
+    def next_admissions(self, now_s: float) -> list[Effect]:
+        """What can be admitted now, unless some is under way or the last was deferred a moment ago."""
+        if self._admitting or now_s < self._resume_s:
+            return []
+        together: dict[TxId, PendingTransaction] = {}
+        following = deque(self._ready)
+        while following and len(together) < self._most_together:
+            transaction = following.popleft()
+            self._ready.pop(transaction, None)
             if (held := self.pending.get(transaction)) is not None:
-                self._admitting = transaction
-                return [Admit(held.bundle, held.from_peer, held.norm)]
-        return []
+                together[transaction] = held
+                following += [child.id for child in self.pending.complete_with(transaction, together.keys())]
+        self._admitting.update(together)
+        return [Admit(held.bundle, held.from_peer, held.norm) for held in together.values()]
 
     def admission_ended(self, transaction: TxId) -> PendingTransaction | None:
         """The caller has answered an ``Admit``. What waited, if it still does."""
-        if self._admitting == transaction:
-            self._admitting = None
+        self._admitting.discard(transaction)
         return self.pending.get(transaction)
 
     def entered(self, transaction: TxId, now_s: float) -> list[Effect]:
@@ -416,11 +421,11 @@ class Inbound:
         if (held := self.pending.get(transaction)) is not None:
             effects += self._release_model(held)
         connected, freed = self.pending.entered_ledger(transaction)
-        effects += self._fetch_models(connected, now_s)
+        self._fetch_models(connected)
         for child in freed:
-            if child.model_is_here:
+            if child.model_is_here and child.id not in self._admitting:
                 self._ready[child.id] = None
-        return [*effects, *self.next_admission(now_s)]
+        return effects
 
     def refused(self, transaction: TxId, now_s: float, *, reason: str, is_to_blame: bool) -> list[Effect]:
         """The ledger refused it: it and its descendants never come in, whoever sends them.
@@ -434,21 +439,23 @@ class Inbound:
             issuer = held.bundle.transaction.receipt.issuer
             is_peer = issuer in self._peers
             effects = self.invalid(issuer, reason, now_s) if is_peer else [_dropped(held, reason)]
-        return [*effects, *self._refuse(transaction, now_s), *self.next_admission(now_s)]
+        return [*effects, *self._refuse(transaction, now_s)]
 
     def deferred(self, transaction: TxId, now_s: float) -> None:
-        """The ledger could not take it now: it is first when admissions go on."""
-        self._resume_s = now_s + self._limits.pull_interval_s
-        if self.admission_ended(transaction) is not None:
+        """The ledger could not take it now: it is first when admissions go on.
+
+        Where a parent before it was not taken, it goes on with that one: nothing else waits for it.
+        """
+        held = self.admission_ended(transaction)
+        if held is not None and held.is_ready:
+            self._resume_s = now_s + self._limits.pull_interval_s
             self._ready = {transaction: None, **self._ready}
 
-    def model_lost(self, transaction: TxId, now_s: float) -> list[Effect]:
+    def model_lost(self, transaction: TxId) -> None:
         """The model is not here after all: as one that has not come yet, so that it holds up nobody else."""
-        held = self.admission_ended(transaction)
-        if held is None:
-            return self.next_admission(now_s)
-        held.model_is_here, held.norm = False, None
-        return self._fetch_models([held], now_s)
+        if (held := self.admission_ended(transaction)) is not None:
+            held.model_is_here, held.norm = False, None
+            self._fetch_models([held])
 
     def needs_model(self, digest: Digest) -> bool:
         """Whether a transaction that waits has this model."""

@@ -21,6 +21,8 @@ class GossipLimits:
     """Models that are fetched from one peer at once."""
     models_ahead_bytes: int = 64 * 1024 * 1024
     """Models that are here before their turn: at this many, no more are fetched until half of them are admitted."""
+    admitted_together_bytes: int = 4 * 1024 * 1024
+    """Models of transactions that are admitted together, at least one: publications wait meanwhile."""
     pending_per_peer: int = 500
     """Transactions of one peer that wait for their models; as many again may wait for their parents."""
     pending_bytes_per_peer: int = 16 * 1024 * 1024

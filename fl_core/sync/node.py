@@ -10,10 +10,10 @@ are checked, every queue has a bound per peer, and the ledger admits by the same
     for effect in node.answered(request, response, now_s): …
     for effect in node.failed(request, now_s, kind=Failure.TIMEOUT): …
     for effect in node.published(bundle, now_s): …          # this server admitted it from a client
-    for effect in node.admitted(transaction_id, now_s): …   # in answer to Admit (or read in the journal); or:
+    for effect in node.admitted(transaction_id, now_s): …   # in answer to an Admit (or read in the journal); or:
     for effect in node.refused(transaction_id, now_s, reason="…"): …
-    for effect in node.deferred(transaction_id, now_s): …   # the disk is full
-    for effect in node.model_lost(transaction_id, now_s): … # its model cannot be read
+    node.deferred(transaction_id, now_s)                    # the disk is full
+    node.model_lost(transaction_id)                         # its model cannot be read
     for effect in node.acts_kept(): …                       # members' acts are new here
     node.joined(peer, now_s)                                # there is one more peer, or
     for effect in node.left(peer, now_s): …                 # one less
@@ -97,6 +97,10 @@ class GossipNode:
         relay: Whether to announce what came from a peer to the others: True unless every server is a peer
             of every other. May be changed.
         limits: Intervals and bounds.
+
+    Attributes:
+        leads: Whether to read peers' journals and compare ledgers. Of several processes that serve one ledger one does;
+            the others take part in what is announced to them, and published at them. May be changed.
     """
 
     def __init__(
@@ -119,6 +123,7 @@ class GossipNode:
     ) -> None:
         self._limits = limits = limits or GossipLimits()
         self._ledger, self._items, self._acts, self._summary, self.relay = ledger, items, acts, summary, relay
+        self.leads: bool = True
         self._peers = PeerTable(peers, items, rng=rng, now_s=now_s, cursors=cursors or {}, limits=limits)
         self.inbound: Inbound = Inbound(
             ledger,
@@ -156,25 +161,24 @@ class GossipNode:
         if now_s >= self._swept_s + SWEEP_INTERVAL_S:
             self._swept_s = now_s
             effects += [*self.inbound.drop_overdue(now_s), *self._peers.let_go_of_stalled_pages(now_s)]
-        effects += self.inbound.next_admission(now_s)
         for peer in self._peers.askable(now_s):
             effects += self._requests(peer, now_s)
-        return effects
+        return [*effects, *self.inbound.next_admissions(now_s)]
 
     def _requests(self, peer: Peer, now_s: float) -> list[Effect]:
         entry, deadline_s = self._peers[peer], now_s + self._limits.answer_deadline_s
         effects: list[Effect] = []
-        if entry.pull.is_due(now_s):
+        if self.leads and entry.pull.is_due(now_s):
             effects.append(self._request(peer, entry.pull.ask(now_s), deadline_s))
-        if entry.comparison.is_due(now_s):
+        if entry.comparison.is_due(now_s) and (self.leads or entry.comparison.is_wanted):
             effects.append(self._request(peer, entry.comparison.ask(now_s), deadline_s))
         if not entry.is_asked_for_transactions and (ids := self.inbound.ids_to_ask(peer, now_s)):
             entry.is_asked_for_transactions = True
             effects.append(self._request(peer, GetTransactions(ids), deadline_s))
         if self.inbound.is_checkpoint_due(peer):
             effects.append(self._request(peer, GetCheckpoint(), now_s + CHECKPOINT_DEADLINE_S))
-        models, others = self.inbound.models_to_ask(peer, now_s)
-        return [*effects, *others, *(self._request(peer, model, until_s) for model, until_s in models)]
+        models = self.inbound.models_to_ask(peer, now_s)
+        return [*effects, *(self._request(peer, model, until_s) for model, until_s in models)]
 
     def _request(self, peer: Peer, request: Request, deadline_s: float) -> SendRequest:
         self._requests_made += 1
@@ -352,14 +356,13 @@ class GossipNode:
         """A signature among ``KeepActs``, by somebody whose word counts, does not verify: hold it against the peer."""
         return self.inbound.invalid(peer, reason, now_s)
 
-    def deferred(self, transaction: TxId, now_s: float) -> list[Effect]:
-        """The ``Admit`` failed for this server's own reasons (a full disk): nobody's fault, tried again later."""
+    def deferred(self, transaction: TxId, now_s: float) -> None:
+        """The ``Admit`` failed for this server's own reasons (a full disk), or a parent's did: tried again later."""
         self.inbound.deferred(transaction, now_s)
-        return []
 
-    def model_lost(self, transaction: TxId, now_s: float) -> list[Effect]:
+    def model_lost(self, transaction: TxId) -> None:
         """The ``Admit``'s model cannot be read after all: it is fetched again, and others go on meanwhile."""
-        return self.inbound.model_lost(transaction, now_s)
+        self.inbound.model_lost(transaction)
 
     def acts_kept(self) -> list[Effect]:
         """Acts are new here: tell the peers to compare, for what members decide should not wait a minute."""

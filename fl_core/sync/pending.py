@@ -10,6 +10,7 @@ descendants along: they cannot come in without it.
 
 from collections import defaultdict
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -152,6 +153,11 @@ class PendingPool:
                         connected.append(child)
                         reached.append(child_id)
         return connected
+
+    def complete_with(self, transaction: TxId, others: AbstractSet[TxId]) -> list[PendingTransaction]:
+        """The children of one of ``others`` that lack nothing but those, ascending."""
+        children = (self._pending[child] for child in sorted(self._children.get(transaction, ())))
+        return [child for child in children if child.model_is_here and child.absent <= others]
 
     def missing_parents(self, transaction: TxId) -> tuple[TxId, ...]:
         """Parents of one that waits here that are neither in the ledger nor here, ascending."""

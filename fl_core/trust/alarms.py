@@ -91,7 +91,8 @@ class Seen:
         header: What it says.
         norm: Of its model.
         step: Norm of its step; None where that is not known.
-        nearest: The nearest of the newest models of other authors and the distance; None where it was not looked for.
+        nearest: The nearest of the newest models of other authors and the distance; None where none is so near that it
+            matters, or none was looked for.
     """
 
     id: TxId
@@ -121,7 +122,8 @@ class Alarms:
     """
 
     def __init__(self, author_of: Callable[[TxId], AuthorId | None]) -> None:
-        self._author_of, self._limits = author_of, Thresholds()
+        self._author_of = author_of
+        self.thresholds: Final = Thresholds()
         self._authors: dict[AuthorId, _Author] = {}
         self._models: dict[Digest, AuthorId] = {}  # the newest of each author
         self._latest: deque[tuple[AuthorId, float]] = deque(maxlen=64)
@@ -137,7 +139,7 @@ class Alarms:
         if parents or refused:
             author.others = parents or refused
         author.updates += 1
-        if author.updates == self._limits.least_updates:
+        if author.updates == self.thresholds.least_updates:
             self._grown, self._grown_selected = self._grown + 1, self._grown_selected + author.is_selected
         found = [*self._odd_model(seen, author), *self._odd_authors(seen, (*parents, *refused))]
         if seen.step is not None:
@@ -169,7 +171,7 @@ class Alarms:
     # -- one model ----------------------------------------------------------------------------------
 
     def _odd_model(self, seen: Seen, author: _Author) -> list[Alarm]:
-        header, limits = seen.header, self._limits
+        header, limits = seen.header, self.thresholds
         found: list[Alarm] = []
 
         def odd(kind: AlarmKind, value: float, bound: float, detail: str) -> None:
@@ -196,7 +198,7 @@ class Alarms:
         """Latest steps above 0: of those whom the author averages with, or of everybody else where those are few."""
         known = [self._authors[each] for each in others if each in self._authors]
         steps = [step for each in known for step in each.steps if step > 0]
-        if len(steps) < self._limits.least_steps:
+        if len(steps) < self.thresholds.least_steps:
             steps = [step for who, step in self._latest if who != author and step > 0]
         return steps
 
@@ -204,7 +206,7 @@ class Alarms:
 
     def _odd_authors(self, seen: Seen, named: Sequence[AuthorId]) -> list[Alarm]:
         """What the update says of the authors whose models its own began from, or was to begin from; said once."""
-        benefit, found, standing, limits = benefit_in(seen.header), [], self._standing, self._limits
+        benefit, found, standing, limits = benefit_in(seen.header), [], self._standing, self.thresholds
         for each in named:
             other = self._of(each)
             if not other.is_selected:
@@ -231,7 +233,7 @@ class Alarms:
         """Mean benefit and two standard errors; None where too few have said anything."""
         benefits = [benefit for _, benefit in author.benefits]
         askers = {asker for asker, _ in author.benefits}
-        if len(benefits) < self._limits.least_averages or len(askers) < self._limits.least_askers:
+        if len(benefits) < self.thresholds.least_averages or len(askers) < self.thresholds.least_askers:
             return None
         return statistics.fmean(benefits) + 2 * statistics.stdev(benefits) / math.sqrt(len(benefits))
 

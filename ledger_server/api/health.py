@@ -79,10 +79,9 @@ async def get_metrics(service: LatelyDep, server: ServerDep, gossip: GossipDep) 
         metrics.candidates.set(len(service.node.eligible))
         metrics.most_candidates.set(service.genesis.bounds.max_candidates)
         metrics.acts_waiting.set(len(service.acts.effect.waiting))
-        metrics.cache_bytes.set(service.models.cached_bytes)
-        metrics.event_streams.set(len(service.listeners))
         metrics.payload_bytes.set(count * service.genesis.layout.nbytes + header_bytes)
-        metrics.show_peers(gossip.peers(), transactions=count)
+        if gossip.leads:  # others hardly ask them anything
+            metrics.show_peers(gossip.peers(), transactions=count)
         with suppress(StoreError, OSError):  # of a disk that fails the last figures stay; /readyz says that it fails
             metrics.free_bytes.set(shutil.disk_usage(server.settings.data_dir).free)
             metrics.log_bytes.set(service.store.database.log_bytes())

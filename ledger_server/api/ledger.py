@@ -4,7 +4,6 @@ import json
 from typing import Final
 
 from fastapi import APIRouter, Request
-from prometheus_client import Counter
 from starlette.responses import Response
 
 from fl_core.dag.acts import encode_signed_acts
@@ -167,9 +166,10 @@ def get_peers(service: ServiceDep, gossip: GossipDep) -> Response:
 @requires(Access.READ)
 def get_costs(service: ServiceDep, server: ServerDep) -> Response:
     """Measured since this process started, against Eq. 8 (traffic) and Eq. 10 (storage); /metrics has it in parts."""
-    received, sent = _by_label(server.metrics.request_bytes), _by_label(server.metrics.response_bytes)
+    metrics = server.metrics
+    received, sent = metrics.totals(metrics.request_bytes), metrics.totals(metrics.response_bytes)
     client_bytes = sum(moved.get(route, 0) for moved in (received, sent) for route in _ROUND)
-    publications = _by_label(server.metrics.published).get("created", 0)
+    publications = metrics.totals(metrics.published).get("created", 0)
     model_bytes, pruned = service.genesis.layout.nbytes, service.store.pruned_models()
     count, header_bytes = service.header_bytes()
     return answer(
@@ -188,9 +188,3 @@ def get_costs(service: ServiceDep, server: ServerDep) -> Response:
             pruned_bytes=pruned * model_bytes,
         )
     )
-
-
-def _by_label(counter: Counter) -> dict[str, int]:
-    """A counter by the values of its one label."""
-    samples = [sample for metric in counter.collect() for sample in metric.samples if sample.name.endswith("_total")]
-    return {next(iter(sample.labels.values())): int(sample.value) for sample in samples}

@@ -1,8 +1,8 @@
 """The loop around ``fl_core.sync.node.GossipNode`` that does what it decides.
 
 All of the node's calls come from the event loop, so they never overlap. Requests to peers are tasks; admissions run in
-the thread pool, one at a time, by the same ``LedgerService`` that admits what clients publish. A peer that is slow or
-gone holds up its own requests and nothing else. ``downloads`` fetches models.
+the thread pool, a batch at a time, by the same ``LedgerService`` that admits what clients publish. A peer that is slow
+or gone holds up its own requests and nothing else. ``downloads`` fetches models.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from anyio.to_thread import run_sync
 from cachetools import LRUCache
@@ -78,13 +78,16 @@ from ledger_server.gossip.seeking import Seeker
 from ledger_server.gossip.unfolding import Unfolding
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer
-from ledger_server.publishing import LedgerService
+from ledger_server.publishing import LedgerService, Received
 from ledger_server.store.errors import StoreError
 
 if TYPE_CHECKING:
     from ledger_server.gossip.link import PeerLink
 
 logger: logging.Logger = logging.getLogger(__name__)
+
+Outcome: TypeAlias = bool | BaseException | None
+"""Of an admission: as ``LedgerService.admit_received`` says, or None where the model cannot be read any more."""
 
 POLL_S: Final = 0.1
 CURSORS_S: Final = 1.0
@@ -104,6 +107,8 @@ class Gossip:
         on_peers: Told of the peers when they are others than before.
         metrics: Where traffic and incidents are counted.
         data_dir: For cursors and models on their way.
+        place: A number of this process's own among those that serve from the folder.
+        leader_has_caught_up: Whether the process that leads in place of this one has what peers hold.
         limits: Intervals and bounds.
         trust: Authorities whose certificates are believed where peers speak TLS; None: the system's.
         now_ms: Milliseconds since 1970 UTC.
@@ -121,6 +126,8 @@ class Gossip:
         on_peers: Callable[[Sequence[Peer]], None] = lambda _: None,
         metrics: Metrics,
         data_dir: Path,
+        place: int = 0,
+        leader_has_caught_up: Callable[[], bool] = lambda: False,
         limits: GossipLimits | None = None,
         trust: ssl.SSLContext | None = None,
         now_ms: Callable[[], int],
@@ -143,7 +150,8 @@ class Gossip:
         self._journal = ServiceJournal(service)
         self._cursors = CursorFile(data_dir / "gossip-cursors.json", epoch=self._journal.epoch)
         size = service.genesis.layout.nbytes
-        self._incoming = Incoming(data_dir / "incoming", size=size, here=service.models.cached)
+        folder = data_dir / (f"incoming-{place}" if place else "incoming")
+        self._incoming = Incoming(folder, size=size, here=service.models.cached)
         self._responder = Responder(self._journal, self._items, self.acts, summary=self.summary)
         self._node = GossipNode(
             service.ledger,
@@ -181,7 +189,7 @@ class Gossip:
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.Task[None] | None = None
-        self._has_caught_up = False
+        self._has_caught_up, self._leader_has_caught_up = False, leader_has_caught_up
         self._acts_are_new = False
         self._meet(tuple(peers()))
 
@@ -304,8 +312,6 @@ class Gossip:
                     self._spawn(self._request(effect))
                 case Announce():
                     self._outbox.put(effect)
-                case Admit():
-                    self._spawn(self._admit(effect))
                 case KeepActs(peer, acts):
                     self._spawn(self._keep_acts(peer, acts))
                 case DiscardModel(digest):
@@ -316,6 +322,8 @@ class Gossip:
                     self._contacts.log(effect)
         for requests in small.values():
             self._spawn(self._downloads.fetch_together(requests))
+        if admits := [effect for effect in effects if isinstance(effect, Admit)]:
+            self._spawn(self._admit(admits))
 
     async def _keep_acts(self, peer: PublicKey, acts: tuple[SignedAct, ...]) -> None:
         # In the order of their numbers: who signs the later ones may be made a member by the earlier.
@@ -362,47 +370,74 @@ class Gossip:
         about = {"peer": name, "updates": found.below.count, "horizon_ms": found.horizon_ms}
         logger.warning("models that nobody serves are taken on a peer's word", extra=about)
 
-    async def _admit(self, effect: Admit) -> None:
-        header = effect.bundle.transaction.header
-        about = {"transaction": effect.id, "author": header.author, "peer": self._contacts.name(effect.from_peer)}
-        try:
-            with (
-                tracing.resumed(self._traces.pop(header.model_digest, None)),
-                tracing.span("gossip receive", **about),
-            ):
-                has_model = await run_sync(self._admit_in_thread, effect)
-        except (StoreError, ParentsUnknownError) as error:
-            logger.warning("a peer's transaction waits", extra={"transaction": effect.id, "reason": str(error)})
-            self._then(self._node.deferred(effect.id, time.monotonic()))
-        except DagAcflError as error:
-            is_relative = isinstance(error, StepTooLongError)
-            now_s = time.monotonic()
-            self._then(self._node.refused(effect.id, now_s, reason=str(error), is_to_blame=not is_relative))
-        except Exception:  # else nothing more would be admitted from anybody, as one is at a time
-            logger.exception("a peer's transaction could not be admitted", extra={"transaction": effect.id})
-            self._then(self._node.deferred(effect.id, time.monotonic()))
-        else:
-            if not has_model:
-                self._incoming.discard(header.model_digest)
-                self._then(self._node.model_lost(effect.id, time.monotonic()))
-                return
-            self._metrics.gossip_admitted.inc()
-            logger.info("update received", extra=about)
-            self._entered(effect.id)
-
-    def _admit_in_thread(self, effect: Admit) -> bool:
-        """Admit a peer's transaction; False: its model cannot be read any more. Raises as ``admit_remote``."""
-        transaction, attachment = effect.bundle.transaction, effect.bundle.attachment
-        model: Buffer | None = None
-        if effect.norm is None:
+    async def _admit(self, batch: list[Admit]) -> None:
+        updates: list[tuple[Admit, dict[str, str], Context | None]] = []
+        with contextlib.ExitStack() as spans:
+            for effect in batch:
+                header = effect.bundle.transaction.header
+                about = {
+                    "transaction": effect.id,
+                    "author": header.author,
+                    "peer": self._contacts.name(effect.from_peer),
+                }
+                spans.enter_context(tracing.resumed(self._traces.pop(header.model_digest, None)))
+                spans.enter_context(tracing.span("gossip receive", **about))
+                updates.append((effect, about, tracing.current()))
             try:
-                model = self._incoming.data(transaction.header.model_digest)
-            except OSError as error:
-                logger.warning("a peer's model cannot be read", extra={"reason": str(error)})
-            if model is None:
-                return False
-        self._service.admit_remote(transaction, attachment, model, norm=effect.norm or 0.0)
-        return True
+                traced = [(effect, trace) for effect, _, trace in updates]
+                outcomes: Sequence[Outcome] = await run_sync(self._admit_in_thread, traced)
+            except Exception as error:  # noqa: BLE001 -- else nothing more would be admitted from anybody
+                outcomes = [error] * len(batch)
+        effects: list[Effect] = []
+        for (effect, about, _), outcome in zip(updates, outcomes, strict=True):
+            effects += self._admitted(effect, outcome, about)
+        self._then(effects)
+
+    def _admitted(self, effect: Admit, outcome: Outcome, about: dict[str, str]) -> list[Effect]:
+        """Say what came of an admission."""
+        now_s = time.monotonic()
+        match outcome:
+            case StoreError() | ParentsUnknownError():
+                logger.warning("a peer's transaction waits", extra={"transaction": effect.id, "reason": str(outcome)})
+                self._node.deferred(effect.id, now_s)
+            case DagAcflError():
+                is_relative = isinstance(outcome, StepTooLongError)
+                return self._node.refused(effect.id, now_s, reason=str(outcome), is_to_blame=not is_relative)
+            case BaseException():
+                about_it = {"transaction": effect.id}
+                logger.error("a peer's transaction could not be admitted", extra=about_it, exc_info=outcome)
+                self._node.deferred(effect.id, now_s)
+            case None:
+                self._incoming.discard(effect.bundle.transaction.header.model_digest)
+                self._node.model_lost(effect.id)
+            case _:
+                self._metrics.gossip_admitted.inc()
+                logger.info("update received", extra=about)
+                self._seeker.arrived(effect.id)
+                return self._node.admitted(effect.id, now_s)
+        return []
+
+    def _admit_in_thread(self, batch: list[tuple[Admit, Context | None]]) -> list[Outcome]:
+        """Admit peers' transactions, as far as their models can be read."""
+        updates: dict[TxId, Received] = {}
+        for effect, trace in batch:
+            model: Buffer | None = None
+            if effect.norm is None:
+                try:
+                    model = self._incoming.data(effect.bundle.transaction.header.model_digest)
+                except OSError as error:
+                    logger.warning("a peer's model cannot be read", extra={"reason": str(error)})
+                if model is None:
+                    continue
+            updates[effect.id] = Received(
+                transaction=effect.bundle.transaction,
+                attachment=effect.bundle.attachment,
+                model=model,
+                norm=effect.norm or 0.0,
+                trace=trace,
+            )
+        outcomes = dict(zip(updates, self._service.admit_received([*updates.values()]), strict=True))
+        return [outcomes.get(effect.id) for effect, _ in batch]
 
     def _failed(self, sent: SendRequest, error: LinkError) -> None:
         self._contacts.failed(sent.peer, error)
@@ -496,9 +531,23 @@ class Gossip:
 
     @property
     def has_caught_up(self) -> bool:
-        """Whether all that some peer holds has come since the start, or no peer answered; once so, for good."""
-        self._has_caught_up = self._has_caught_up or self._node.has_caught_up
+        """Whether all that some peer holds has come since the start, or no peer answered; once so, for good.
+
+        Of a process that does not lead, for a thread: it asks whether the leader has said so.
+        """
+        if not self._has_caught_up:
+            self._has_caught_up = self._node.has_caught_up or (not self.leads and self._leader_has_caught_up())
         return self._has_caught_up
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process reads peers' journals; others take part in what is announced to them, and published."""
+        return self._node.leads
+
+    @leads.setter
+    def leads(self, leads: bool) -> None:
+        self._node.leads = leads
+        self._wake.set()
 
     def knows(self, peer: PublicKey) -> bool:
         """Whether this server speaks to the peer, and has not banned it."""

@@ -55,7 +55,7 @@ class LedgerServer(uvicorn.Server):
         self._doors: list[Door] = []
         self._certificate_changed = self._certificate_changes()
         self._shown_until_s = self._certificate_end_s()
-        state.metrics.certificate_ends_s.set_function(lambda: self._shown_until_s - time.time())
+        state.metrics.measured(state.metrics.certificate_ends_s, lambda: self._shown_until_s - time.time())
         if self._certificate_changed:
             self.config.callback_notify, self.config.timeout_notify = self.renew_certificate, RENEWAL_S
 
@@ -118,17 +118,30 @@ class LedgerServer(uvicorn.Server):
         await super().shutdown(sockets=sockets)
 
 
-def serve(app: ASGIApp, settings: Settings) -> None:
+def serve(
+    app: ASGIApp,
+    settings: Settings,
+    *,
+    listening: socket.socket | None = None,
+    on_started: Callable[[], None] | None = None,
+) -> None:
     """Serve until a signal; returns when the last answer is out. Prints the URL once the port answers.
+
+    Args:
+        app: What answers.
+        settings: The server's.
+        listening: Where; default: as the settings say.
+        on_started: Called once the port answers, in place of printing.
 
     Raises:
         ParameterError: The port cannot be had, or the certificate cannot be read; one line, naming the setting.
         SystemExit: The application's start failed; the log has the reason.
     """
-    listening = bind(settings)
+    listening = listening or bind(settings)
     url = url_of(listening, tls=settings.tls.certificate is not None)
     try:
-        server = LedgerServer(app, state_of(app) or ServerState(settings), on_started=lambda: _print_url(url))
+        state = state_of(app) or ServerState(settings)
+        server = LedgerServer(app, state, on_started=on_started or (lambda: print_url(url)))
         server.config.load()
     except (ssl.SSLError, OSError) as error:
         listening.close()
@@ -188,7 +201,8 @@ def state_of(app: object) -> ServerState | None:
     return state if isinstance(state, ServerState) else None
 
 
-def _print_url(url: str) -> None:
+def print_url(url: str) -> None:
+    """Say where the server answers."""
     sys.stdout.write(f"serving on {url}\n")
     sys.stdout.flush()
 

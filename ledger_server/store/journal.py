@@ -67,6 +67,7 @@ from ledger_server.store.tables import (
     journal,
     models,
     selections,
+    sketches,
     summaries,
     transactions,
 )
@@ -206,6 +207,7 @@ _HELD_AMONG = select(models.c.digest).where(
 _HELD_BYTES = select(func.coalesce(func.sum(func.coalesce(models.c.packed_size, models.c.size)), 0)).where(
     models.c.pruned_at_ms.is_(None)
 )
+_SKETCH = select(sketches.c.data, sketches.c.digest).where(sketches.c.model == bindparam("digest"))
 _IS_PRUNED = select(exists().where(models.c.digest == bindparam("digest"), models.c.pruned_at_ms.is_not(None)))
 _PRUNED_COUNT = select(func.count()).select_from(models).where(models.c.pruned_at_ms.is_not(None))
 _SUMMARY = select(summaries.c.data, summaries.c.digest).join(journal, journal.c.epoch == summaries.c.epoch)
@@ -223,6 +225,8 @@ _SET_PRUNED = (
     .values(pruned_at_ms=bindparam("at_ms"), base=None, packed_size=None)
 )
 _ADD_MODEL = insert(models)
+_ADD_SKETCH = insert(sketches)
+_DROP_SKETCHES = delete(sketches).where(sketches.c.model.in_(bindparam("models", expanding=True)))
 _ADD_ATTACHMENT = insert(attachments)
 _ADD_TRANSACTION = insert(transactions)
 
@@ -285,11 +289,13 @@ class Entry:
         stored: Admitted; its parents are stored, or stand before it among those that are appended with it.
         model: The bytes of its header's ``model_digest``; None: recorded as pruned, unless they are here.
         attachment: The bytes of its header's ``attachment_digest``; None when it has none.
+        sketch: What is compared of the model, where that is a sketch; None: it is to be found again in the model.
     """
 
     stored: StoredTransaction
     model: Buffer | None
     attachment: bytes | None
+    sketch: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,6 +433,10 @@ class Store:
             raise StoreInconsistentError(f"{missing} of {len(header.parents)} parents are not stored")
         if not before.holds_model:
             self._write_model(connection, new, model, before)
+            if model is not None and (sketch := entry.sketch) is not None:
+                row = {"model": header.model_digest, "digest": digest_of(sketch), "data": sketch}
+                connection.execute(_DROP_SKETCHES, {"models": [header.model_digest]})  # it may have been packed
+                connection.execute(_ADD_SKETCH, row)
         if attachment is not None and not before.has_attachment:
             connection.execute(_ADD_ATTACHMENT, {"digest": header.attachment_digest, "data": attachment})
             pending.adopt(connection, header.attachment_digest)
@@ -724,6 +734,12 @@ class Store:
         with self.database.writing(durable=True) as connection:
             connection.execute(_SET_WHOLE, {"of": digest})
 
+    def sketch(self, digest: Digest) -> bytes | None:
+        """What was kept of a model that is here as what is compared of it; None: nothing, or it is damaged."""
+        with self.database.reading() as connection:
+            row = connection.execute(_SKETCH, {"digest": digest}).one_or_none()
+        return row.data if row is not None and digest_of(row.data) == row.digest else None
+
     def is_pruned(self, digest: Digest) -> bool:
         """Whether a transaction here carries this model, and its bytes were dropped by ``prune`` or never came."""
         return bool(self._scalar(_IS_PRUNED, digest=digest))
@@ -764,6 +780,7 @@ class Store:
             rows = connection.execute(_TO_PRUNE, {"digests": digests, "known": known}).all()
             if rows:
                 connection.execute(_SET_PRUNED, [{"of": row.digest, "at_ms": now_ms} for row in rows])
+                connection.execute(_DROP_SKETCHES, {"models": [row.digest for row in rows]})
         try:
             self._drop([row.digest for row in rows])
         except StoreError as error:

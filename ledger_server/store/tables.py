@@ -120,6 +120,17 @@ model_pieces: Table = Table(
     CheckConstraint(f"length(data) BETWEEN 1 AND {PIECE_BYTES}", name="data_size"),
 )
 
+sketches: Table = Table(
+    "sketches",
+    metadata,
+    # What is compared of a held model where that is a sketch: a thousandth of what would have to be read.
+    _hex("model", ForeignKey("models.digest"), primary_key=True),
+    _hex("digest"),
+    _bytes("data"),
+    _long("model", 32),
+    _long("digest", 32),
+)
+
 attachments: Table = Table(
     "attachments",
     metadata,

@@ -257,7 +257,7 @@ def test_a_row_says_how_deep_a_transaction_lies_and_what_bounds_its_step(
         connection.execute(text("DROP INDEX ix_models_base"))
         for name in ("base", "packed_size"):
             connection.execute(text(f"ALTER TABLE models DROP COLUMN {name}"))
-        for name in ("summaries", "averages"):
+        for name in ("sketches", "summaries", "averages"):
             connection.execute(text(f"DROP TABLE {name}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     schema.upgrade(database_url)

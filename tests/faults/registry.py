@@ -19,6 +19,7 @@ from tests.faults import (
     planted_bugs,
     postgresql,
     power_loss,
+    workers,
 )
 from tests.faults.report import Report
 
@@ -59,4 +60,5 @@ FAULTS: dict[str, Fault] = {
     "lossy": Fault(lossy.run, full=1800, unit="seconds", needs=("ip", "/dev/net/tun"), as_root=True),
     "partitions": Fault(partitions.run, full=200, unit="faults", needs=("ip",), as_root=True),
     "postgresql": Fault(postgresql.run, full=200, unit="kills"),
+    "workers": Fault(workers.run, full=300, unit="kills"),
 }

@@ -67,8 +67,8 @@ class ShowsBeforeItsParents(Server):
         answer = self.replica.admit(entry.bundle.transaction, None, figures=Figures(entry.norm))
         assert not isinstance(answer, WaitingForParents)
         if not isinstance(answer, AlreadyKnown) and len(self.ledger) == 4:
-            nodes = self.ledger.graph._nodes
-            del nodes[next(iter(answer.node.parents))]
+            nodes = self.ledger.graph.nodes._nodes  # type: ignore[attr-defined]
+            nodes.pop(next(iter(answer.node.parents)), None)  # genesis is not among them
         self.is_writing -= 1
         self.changed(self)
 

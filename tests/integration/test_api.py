@@ -22,6 +22,7 @@ from fl_core.errors import StepTooLongError
 from fl_core.models import flat
 from fl_core.types import TxId, digest_of
 from fl_core.wire import v1
+from ledger_server.publishing import Received
 from tests.builders import LAYOUT, TinyLedger, author_of, key_from_seed, make_genesis, model, new_secret, receipt_of
 from tests.databases import change
 from tests.serving import NOW_MS, Server, publication, serving, signed
@@ -174,8 +175,9 @@ def test_an_author_publishes_so_much_in_an_hour_and_takes_nothing_from_another(
         too_long = {"parents": [server.ledger_id], "num_examples": 1, "secret": "5" * 64}
         assert server.post(too_long, model(1e6)).json()["type"] == "/problems/step-too-long"
         tiny = TinyLedger(server.service.genesis)
-        with pytest.raises(StepTooLongError):
-            server.service.admit_remote(tiny.draft("eve", [server.ledger_id], model(1e6)), None, model(1e6))
+        far = Received(transaction=tiny.draft("eve", [server.ledger_id], model(1e6)), attachment=None, model=model(1e6))
+        (outcome,) = server.service.admit_received([far])
+        assert isinstance(outcome, StepTooLongError)
         assert not [*tmp_path.rglob(f"*{digest_of(model(1e6))[4:]}*")], "nor is it stored, whoever brings it"
         assert [*tmp_path.rglob(f"*{digest_of(model(1))[4:]}*")]
         server.publish(**mine, metrics={"accuracy": 0.5})

@@ -1,6 +1,7 @@
 """The service on its journal, without HTTP: order of a publication, selections, what a failure leaves."""
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,9 @@ from fl_core.dag.signature import public_key_of
 from fl_core.errors import (
     CursorUnknownError,
     DagAcflError,
+    ModelNotFiniteError,
     ModelUnknownError,
+    ParentsUnknownError,
     QuotaExceededError,
     SelectionUnknownError,
     TransactionInvalidError,
@@ -37,7 +40,7 @@ from ledger_server.founding import create_ledger
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.metrics import Metrics
 from ledger_server.pruning import prune
-from ledger_server.publishing import LedgerService, PublicationResult
+from ledger_server.publishing import LedgerService, PublicationResult, Received
 from ledger_server.quotas import Quotas
 from ledger_server.store import open_store
 from ledger_server.store.errors import StoreInconsistentError, StoreUnavailableError
@@ -425,6 +428,41 @@ def test_an_author_has_one_quota_at_all_processes(journal: Store) -> None:
         publish(one, 3, parents=(newest.transaction,), secret="a" * 64)
 
 
+def received(service: LedgerService) -> list[Received]:
+    """What a server holds, as its peers receive it."""
+    updates = []
+    for view in service.page(after=0, limit=99):
+        header = view.stored.transaction.header
+        evidence = service.store.attachment(header.attachment_digest)
+        model = service.store.model(header.model_digest)
+        updates.append(Received(transaction=view.stored.transaction, attachment=evidence, model=model))
+    return updates
+
+
+def test_what_is_received_together_comes_in_as_one_by_one_and_a_bad_one_spoils_only_what_stands_upon_it(
+    service: LedgerService, tmp_path: Path
+) -> None:
+    first, second = publish(service, 1).transaction, publish(service, 2).transaction
+    publish(service, 3, parents=tuple(sorted((first, second))))
+    publish(service, 4, parents=(second,))
+    updates = received(service)
+    spoilt = [replace(updates[0], model=model(math.nan)), *updates[1:]]
+    stores = [tiny_journal(f"sqlite:///{tmp_path}/{name}.sqlite", tmp_path / name) for name in ("one", "all", "bad")]
+    with stores[0] as one, stores[1] as all_, stores[2] as bad:
+        one_by_one, together, spoiling = service_on(one), service_on(all_), service_on(bad)
+        assert [one_by_one.admit_received([each]) for each in updates] == [[True]] * 4
+        assert together.admit_received(updates) == [True] * 4
+        assert together.admit_received(updates) == [False] * 4
+        outcomes = spoiling.admit_received(spoilt)
+        figures = [
+            [view.stored.figures for view in each.page(after=0, limit=9)] for each in (service, one_by_one, together)
+        ]
+        assert figures == [figures[0]] * 3
+        assert everything(one_by_one) == everything(together)
+    refused = [each if isinstance(each, bool) else type(each) for each in outcomes]
+    assert refused == [ModelNotFiniteError, True, ParentsUnknownError, True]
+
+
 def test_a_server_that_took_updates_without_their_models_finds_the_same_taint(
     service: LedgerService, tmp_path: Path
 ) -> None:
@@ -434,9 +472,7 @@ def test_a_server_that_took_updates_without_their_models_finds_the_same_taint(
     taints = []
     with tiny_journal(f"sqlite:///{tmp_path}/joined.sqlite", tmp_path / "joined") as journal:
         joined = service_on(journal)
-        for view in service.page(after=0, limit=9):
-            evidence = service.store.attachment(view.stored.transaction.header.attachment_digest)
-            joined.admit_remote(view.stored.transaction, evidence, None, norm=1e9)
+        assert joined.admit_received([replace(each, model=None, norm=1e9) for each in received(service)]) == [True] * 3
         for each in (service, joined):
             each.node.go_by(each.acts.effect, each.acts.authors, quarantine)
             taints.append([each.node.offering.taint(node) for node in each.ledger])

@@ -1,17 +1,23 @@
 """Tips that pile up cost neither memory nor selections: only what can be offered has a row, whatever came before."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from fl_core.dag.genesis import Component
+from fl_core.retention import Retention
 from fl_core.types import Digest, TxId
 from ledger_server.founding import create_ledger
+from ledger_server.pruning import prune
 from ledger_server.publishing import LedgerService
+from ledger_server.reading import LedgerSnapshot
 from ledger_server.store import open_store
 from ledger_server.store.journal import Store
 from tests.builders import CREATED_AT_MS, ISSUER, make_genesis, model
+from tests.databases import change
 from tests.integration.test_service import Faulty, publish, service_on
 
 MOST = 4
@@ -95,6 +101,54 @@ def test_a_restart_offers_the_same(service: LedgerService, journal: Store) -> No
         ]
         assert (ours.selection.parents, ours.aggregate) == (theirs.selection.parents, theirs.aggregate)
     again.close()
+
+
+def test_a_server_that_starts_reads_the_sketches_of_models_unless_they_are_damaged(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    asked: list[Digest] = []
+
+    def model_of(digest: Digest) -> bytes | None:
+        asked.append(digest)
+        return b"other bytes" if digest == worst else store.model(digest)
+
+    worst: Digest | None = None
+    sketch = Component("sketch", {"dimensions": 2, "seed": 1})
+    with open_store(sqlite_url, data_dir=tmp_path) as store:
+        create_ledger(
+            store, replace(make_genesis(), comparison=sketch), model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS
+        )
+        before = service_on(store)
+        tips = [publish(before, 1, index, 3).transaction for index in range(3)]
+        digests = [node.model_digest for node in before.node.nodes_of(tips)]
+        after = service_on(Faulty(store, model=model_of))  # type: ignore[arg-type]
+        assert asked == [before.node.graph.genesis.model_digest]
+        ours, theirs = (each.selections.select_for(tips[0])[0].evidence for each in (before, after))
+        assert ours == theirs
+        worst = digests[1]
+        change(sqlite_url, "UPDATE sketches SET data = X'00' WHERE model = :model", model=bytes.fromhex(worst))
+        again = service_on(Faulty(store, model=model_of))  # type: ignore[arg-type]
+        assert compared(again, tips[0]) == {tips[2]}, "its model was read instead, and is damaged too"
+        report = prune(
+            store, LedgerSnapshot(Retention(2**62, frozenset({before.id}), frozenset()), 4), now_ms=lambda: 1
+        )
+        assert report.models == 3
+        assert [store.sketch(each) for each in digests] == [None] * 3
+        for each in (before, after, again):
+            each.close()
+
+
+def test_a_model_that_is_damaged_when_it_is_averaged_is_offered_no_more(service: LedgerService, journal: Store) -> None:
+    tips = lazy(service, 3)
+    damaged = service.node.nodes_of([tips[1]])[0].model_digest
+    change(
+        str(journal.database.engine.url),
+        "UPDATE model_pieces SET data = X'00' WHERE digest = :of",
+        of=bytes.fromhex(damaged),
+    )
+    service.forget([damaged])
+    record, _ = service.selections.select_for(tips[0])
+    assert {each.transaction for each in record.evidence.selection.candidates} == {tips[2]}
 
 
 def test_a_damaged_tip_is_read_once_and_never_offered(service: LedgerService, journal: Store) -> None:

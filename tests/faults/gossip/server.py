@@ -135,6 +135,8 @@ class Server:
         self.disk.append(Entry(genesis, start.genesis_model, start.norm(start.genesis_model)))
         self.relay = relay
         self.is_up, self.life = False, 0
+        self._admissions: list[Admit] = []
+        """Those of one list whose turn comes after the one at hand."""
         self.notices: Counter[tuple[Peer, Incident]] = Counter()
         self.bytes_fetched = 0
         self.published = 0
@@ -148,6 +150,7 @@ class Server:
         """Come up from what the disk holds."""
         self.is_up = True
         self.life += 1
+        self._admissions = []
         first, *rest = self.disk.entries
         genesis = self.start.genesis
         self.replica = LedgerNode(genesis, first.bundle.transaction, flat(genesis.layout, self.start.genesis_model))
@@ -203,8 +206,15 @@ class Server:
 
     def do(self, effects: list[Effect]) -> None:
         """Do them, then ask the node what is due."""
+        admits: list[Admit] = []
         for effect in [*effects, *self.node.poll(self.clock.now_s)]:
-            self._perform(effect)
+            if isinstance(effect, Admit):
+                admits.append(effect)
+            else:
+                self._perform(effect)
+        if admits:
+            first, *self._admissions = admits
+            self._admit(first)
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -214,8 +224,6 @@ class Server:
                 self._request(effect)
             case Announce(peer, announcement, _):
                 self.network.send(self.name, peer, lambda: self.parties[peer].told(self.name, announcement))
-            case Admit():
-                self._admit(effect)
             case DiscardModel(digest):
                 self.disk.incoming.pop(digest, None)
             case SaveCursor(peer, cursor):
@@ -320,14 +328,30 @@ class Server:
             entry, answer = self._review(effect.bundle, model, slack=NORM_SLACK, norm=effect.norm)
         except DagAcflError as error:
             is_to_blame = not (isinstance(error, ModelNormError) and error.bound < self.start.genesis.bounds.max_norm)
-            return self.do(self.node.refused(effect.id, self.clock.now_s, reason=str(error), is_to_blame=is_to_blame))
-        assert not isinstance(answer, WaitingForParents), "an admission comes with its parents"
+            reason = str(error)
+            return self._settled(
+                lambda: self.node.refused(effect.id, self.clock.now_s, reason=reason, is_to_blame=is_to_blame)
+            )
 
+        def deferred() -> list[Effect]:
+            self.node.deferred(effect.id, self.clock.now_s)
+            return []
+
+        if isinstance(answer, WaitingForParents):  # one before it did not come in
+            return self._settled(deferred)
         return self._append(
             entry,
-            shown=lambda: self.do(self.node.admitted(effect.id, self.clock.now_s)),
-            failed=lambda: self.do(self.node.deferred(effect.id, self.clock.now_s)),
+            shown=lambda: self._settled(lambda: self.node.admitted(effect.id, self.clock.now_s)),
+            failed=lambda: self._settled(deferred),
         )
+
+    def _settled(self, report: Callable[[], list[Effect]]) -> None:
+        """An admission has ended: the next of those that go together is its turn."""
+        following, self._admissions = self._admissions, []
+        self.do(report())
+        if following:
+            first, *self._admissions = following
+            self._admit(first)
 
     # -- the ledger
 

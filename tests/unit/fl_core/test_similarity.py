@@ -347,7 +347,9 @@ def test_distances_from_the_latest_and_again_from_one_whose_row_has_moved() -> N
         vectors.add(each, np.float32([at, 1]))
     model, latest = np.float32([4, 5]), vectors.latest(2)
     assert latest.ids == (b, c)
-    assert latest.distances(model).tolist() == [4.0, math.sqrt(52)]
+    assert latest.nearest(model, [0, 1], within=4.0) == (b, 4.0)
+    assert latest.nearest(model, [1], within=8.0) == (c, math.sqrt(52))
+    assert latest.nearest(model, [0, 1], within=3.9) is None
     vectors.discard(b)
     assert [vectors.distance(model, each) for each in (a, b, c)] == [5.0, None, math.sqrt(52)]
 

@@ -8,9 +8,9 @@ import pytest
 
 from fl_core.dag.acts import sign_act
 from fl_core.dag.signature import public_key_of
-from fl_core.sync.effects import Admit, Effect
+from fl_core.sync.effects import Admit
 from fl_core.sync.messages import TransactionBundle
-from fl_core.types import Digest, TxId
+from fl_core.types import Digest
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer
@@ -55,10 +55,6 @@ def test_a_peers_model_is_read_and_hashed_beside_the_loop(
         read_in.append(threading.get_ident())
         raise FileNotFoundError("gone")
 
-    def model_lost(transaction: TxId, _: float) -> list[Effect]:
-        lost.append(transaction)
-        return []
-
     with serving(sqlite_url, tmp_path) as server:
         gossip = Gossip(
             server.service,
@@ -69,10 +65,10 @@ def test_a_peers_model_is_read_and_hashed_beside_the_loop(
             now_ms=lambda: NOW_MS,
         )
         monkeypatch.setattr(gossip._incoming, "data", gone)
-        monkeypatch.setattr(gossip._node, "model_lost", model_lost)
+        monkeypatch.setattr(gossip._node, "model_lost", lost.append)
         found = server.service.store.genesis()
         assert found is not None
-        asyncio.run(gossip._admit(Admit(TransactionBundle(found[0], None), peer.public_key)))
+        asyncio.run(gossip._admit([Admit(TransactionBundle(found[0], None), peer.public_key)]))
     assert lost == [found[0].id]
     assert read_in != []
     assert threading.get_ident() not in read_in

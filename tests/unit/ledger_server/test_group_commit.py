@@ -23,7 +23,7 @@ class Writer:
         self,
         *numbers: int,
         doubled: Callable[[Batch], Sequence[int | BaseException]] = doubles,
-        fits: Callable[[Batch, int], bool] = lambda _batch, _number: True,
+        fits: Callable[[Batch, Batch], bool] = lambda _batch, _numbers: True,
     ) -> None:
         self.batches: list[list[int]] = []
         self._numbers, self._doubled = numbers, doubled
@@ -78,6 +78,13 @@ def test_one_that_cannot_be_written_spoils_no_other() -> None:
     assert writer.batches == [[0], [2, 3, 4], [2], [3], [4]]
 
 
+def test_what_one_thread_brings_together_is_written_in_one_go_and_each_is_told() -> None:
+    refusal = ValueError("3 is refused")
+    writer = Writer(doubled=lambda batch: [refusal if each == 3 else 2 * each for each in batch])
+    assert writer.commit.together([2, 3, 4]) == [4, refusal, 8]
+    assert writer.batches == [[2, 3, 4]]
+
+
 def test_where_nothing_can_be_written_all_are_told_so_at_once() -> None:
     full = StoreUnavailableError("the disk is full")
 
@@ -92,7 +99,7 @@ def test_where_nothing_can_be_written_all_are_told_so_at_once() -> None:
 
 
 def test_what_does_not_fit_waits_for_the_next_turn_with_all_behind_it() -> None:
-    writer = Writer(3, 4, 5, 1, fits=lambda batch, number: sum(batch) + number <= 8)
+    writer = Writer(3, 4, 5, 1, fits=lambda batch, numbers: sum(batch) + sum(numbers) <= 8)
     assert writer.outcomes() == [0, 6, 8, 10, 2]
     assert writer.batches == [[0], [3, 4], [5, 1]]
 

@@ -85,6 +85,7 @@ def test_a_renewed_certificate_is_shown_without_a_restart_and_half_a_pair_is_not
 
 def hours_left(server: LedgerServer) -> float:
     """Until the certificate ends, as the metric has it, rounded up."""
+    server._state.metrics.refresh()
     ends_s = server._state.metrics.registry.get_sample_value("dag_acfl_certificate_ends_seconds")
     assert ends_s is not None
     return ends_s if math.isinf(ends_s) else math.ceil(ends_s / 3600)

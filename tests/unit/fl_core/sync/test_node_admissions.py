@@ -1,5 +1,6 @@
 """What a peer announces comes in: what is asked for, and in which order it is admitted."""
 
+from fl_core.dag.figures import Figures
 from fl_core.sync.effects import (
     Admit,
     Effect,
@@ -14,6 +15,7 @@ from fl_core.sync.messages import (
     ModelComplete,
     Transactions,
 )
+from fl_core.types import TxId
 from tests.gossip_desk import ANN, BOB, Desk, only
 
 
@@ -42,8 +44,7 @@ def test_children_that_come_first_are_admitted_after_their_parents() -> None:
         assert isinstance(ask.request, GetModel)
         desk.blobs.complete.add(ask.request.digest)
         effects += desk.answer(ask, ModelComplete())
-    assert only(effects, Admit).id == x
-    assert only(desk.admit(only(effects, Admit)), Admit).id == y
+    assert [effect.id for effect in effects if isinstance(effect, Admit)] == [x, y]
 
 
 def test_an_announced_transaction_needs_only_its_model() -> None:
@@ -90,15 +91,41 @@ def test_a_peer_that_announces_more_than_there_is_room_for_is_asked_later() -> N
     assert desk.ask(GetTransactions).request == GetTransactions((y,))
 
 
-def test_one_admission_at_a_time() -> None:
+def admitted_together(desk: Desk, effects: list[Effect]) -> list[TxId]:
+    together = [effect for effect in effects if isinstance(effect, Admit)]
+    for each in together:
+        assert [effect for effect in desk.poll() if isinstance(effect, Admit)] == [], "until all are settled"
+        desk.here.node.admit(each.bundle.transaction, None, figures=Figures(1.0))
+        desk.node.admitted(each.id, desk.now_s)
+    return [each.id for each in together]
+
+
+def test_what_is_ready_is_admitted_together_parents_first_and_no_more_than_may_be() -> None:
+    size = Desk().there.genesis.layout.nbytes
+    desk = Desk(limits=GossipLimits(comparison_interval_s=1e9, admitted_together_bytes=3 * size))
+    w, x = (desk.write(name, [desk.ledger.id], value) for name, value in (("ann", 1), ("bob", 2)))
+    y = desk.write("carl", sorted([w, x]), 3)
+    z = desk.write("dora", [y], 4)
+    desk.blobs.complete |= {desk.model_of(each) for each in (w, x, y, z)}
+    first = admitted_together(desk, desk.serve([z, y, x, w]))
+    assert (sorted(first[:2]), first[2:]) == (sorted([w, x]), [y])
+    assert admitted_together(desk, desk.poll()) == [z]
+
+
+def test_what_stands_behind_a_refused_one_is_refused_and_behind_a_deferred_one_waits_for_it() -> None:
     desk = Desk()
-    x = desk.write("ann", [desk.ledger.id], 1)
-    y = desk.write("bob", [desk.ledger.id], 2)
-    desk.blobs.complete |= {desk.model_of(x), desk.model_of(y)}
-    first = only(desk.serve([x, y]), Admit)
-    assert first.id == x
+    x, y = (desk.write(name, [desk.ledger.id], value) for name, value in (("ann", 1), ("bob", 2)))
+    of_x, of_y = desk.write("carl", [x], 3), desk.write("dora", [y], 4)
+    everything = [x, y, of_x, of_y]
+    desk.blobs.complete |= set(map(desk.model_of, everything))
+    desk.serve(everything)
+    desk.node.refused(x, desk.now_s, reason="its norm is too large")
+    for each in (y, of_x, of_y):  # the disk is full, and two have no parent
+        desk.node.deferred(each, desk.now_s)
+    assert of_x not in desk.node.inbound.pending
     assert desk.poll() == []
-    assert only(desk.admit(first), Admit).id == y
+    desk.now_s = 5.0
+    assert admitted_together(desk, desk.poll()) == [y, of_y]
 
 
 def test_a_deferred_admission_comes_again_after_a_while() -> None:
