@@ -274,9 +274,12 @@ class SignedAct:
         return replace(self, signatures=kept)
 
     def merged(self, other: "SignedAct") -> "SignedAct":
-        """The same act with the signatures of both; of two by one key this one's: a key can make any number."""
+        """The same act with the signatures of both; of two by one key the smaller, the same on every server."""
         assert other.act_bytes == self.act_bytes, "two copies of one act"
-        return replace(self, signatures={**other.signatures, **self.signatures})
+        both = {**self.signatures}
+        for signer, signature in other.signatures.items():
+            both[signer] = min(both.get(signer, signature), signature)
+        return replace(self, signatures=both)
 
 
 def sign_act(act: Act, *keys: Ed25519PrivateKey) -> SignedAct:
