@@ -41,7 +41,8 @@ class Clients:
         settings: Mapping[str, JsonScalar],
         updates: int,
     ) -> None:
-        self._urls, self._file, self._settings = urls, file, settings
+        self._urls, self._settings = urls, settings
+        self.file: Path = file
         self._threads = max(1, usable_cores() // count)
         self._folders = [folder / f"site-{number}" for number in range(count)]
         self.authors: dict[str, int] = {}
@@ -60,7 +61,7 @@ class Clients:
         settings = {**self._settings, SITE: number}
         return ForkedCommand(
             f"site {number}",
-            *("client", "run", str(self._file), "--state", str(self._folders[number])),
+            *("client", "run", str(self.file), "--state", str(self._folders[number])),
             *("--transactions", str(updates)),
             *("--every", f"{update_every_s(len(self._folders))}s"),
             *set_options(settings),

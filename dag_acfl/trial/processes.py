@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -126,14 +127,15 @@ def _failure(name: str, log: Path, code: int | None) -> TrialError:
 
 
 def stop(commands: Iterable[Command | ForkedCommand]) -> None:
-    """End all, side by side: politely, then not."""
-    ended = list(commands)
-    for command in ended:
+    """End all, side by side, politely, then not; and what a client's file has started."""
+    running = [command for command in commands if command.poll() is None]
+    for command in running:
         command.terminate()
     until = time.monotonic() + _STOP_TIMEOUT_S
-    for command in ended:
-        try:
+    for command in running:
+        with suppress(subprocess.TimeoutExpired):
             command.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            command.kill()
-            command.wait()
+        assert command.pid is not None, "it was started"
+        with suppress(ProcessLookupError):
+            os.killpg(command.pid, signal.SIGKILL)
+        command.wait()

@@ -94,14 +94,14 @@ class Progress:
 
 
 def listen(
-    urls: Sequence[str], keys: Sequence[str], clients: Mapping[str, int], *, figure: str
+    urls: Sequence[str], keys: Sequence[str], clients: Mapping[str, int], *, figure: str, ended: threading.Event
 ) -> "queue.SimpleQueue[Shown]":
-    """Listen to every server's events, each in a thread of this process; gives where they arrive."""
+    """Listen to every server's events, each in a thread of this process, until ``ended``; gives where they arrive."""
     heard: queue.SimpleQueue[Shown] = queue.SimpleQueue()
 
     def follow(server: int) -> None:
         cursor: str | None = None
-        while True:
+        while not ended.is_set():
             try:
                 with LedgerClient(urls[server]) as ledger:
                     for event in ledger.events(after=cursor):
@@ -117,7 +117,7 @@ def listen(
                             )
                             heard.put((update, server, time.monotonic()))
             except TransportError:
-                time.sleep(0.2)  # a killed server comes back
+                ended.wait(0.2)  # a killed server comes back
 
     for server in range(len(urls)):
         threading.Thread(target=follow, args=(server,), daemon=True).start()

@@ -35,7 +35,7 @@ from dag_acfl.trial.figures import (
 from dag_acfl.trial.panel import next_steps, result_panel
 from dag_acfl.trial.plots import plot_curves, plot_dag
 from dag_acfl.trial.processes import TrialError
-from dag_acfl.trial.progress import Progress, listen
+from dag_acfl.trial.progress import Progress, Shown, listen
 from dag_acfl.trial.servers import Servers
 from dag_acfl.trial.view import LiveView, View
 from fl_client.client import LedgerClient
@@ -56,6 +56,8 @@ BASELINES: Final = {"local-only": "local-only", "FedAvg": "fedavg"}
 """What a method is called, and the simulator's strategy of it."""
 _HASH_BYTES: Final = 32
 _LAST_SHOWN_WITHIN_S: Final = 10.0
+_SILENT_S: Final = 60.0
+"""Without news after all clients have ended, a trial ends as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +129,10 @@ def run_trial(trial: Trial, console: Console) -> None:
                 updates=trial.updates,
             )
             stack.enter_context(closing(clients))
-            _watch(progress, servers, clients, view, interrupted=interrupted, kill_server=trial.kill_server)
+            ended = threading.Event()
+            stack.callback(ended.set)  # before the servers end, which would be asked for again otherwise
+            heard = listen(servers.urls, servers.keys, clients.authors, figure=progress.figure, ended=ended)
+            _watch(progress, servers, clients, view, heard, interrupted=interrupted, kill_server=trial.kill_server)
             view.say("waiting until all servers hold the same" if len(servers) > 1 else "looking at the ledger")
             figures = _measure(trial, progress, servers, clients, sites)
             figures["gain"] = gain_figures(figures["methods"][0], baselines[0], figure=progress.figure)
@@ -217,15 +222,22 @@ def _watch(
     servers: Servers,
     clients: Clients,
     view: View,
+    heard: "queue.SimpleQueue[Shown]",
     *,
     interrupted: threading.Event,
     kill_server: bool,
 ) -> None:
     """Follow the run until every client has ended and every update was shown by every server that is up."""
-    heard = listen(servers.urls, servers.keys, clients.authors, figure=progress.figure)
+    last_s = time.monotonic()
     while not (clients.have_ended and progress.count == progress.total):
+        if clients.have_ended and time.monotonic() > last_s + _SILENT_S:
+            raise TrialError(
+                f"all clients have ended, and {progress.count} of {progress.total} updates were published; does "
+                f"{clients.file} end the process?"
+            )
         with suppress(queue.Empty):
             update, server, at_s = heard.get(timeout=0.1)
+            last_s = time.monotonic()
             if progress.hear(update, server, at_s):
                 view.show(update)
                 if kill_server:

@@ -274,12 +274,9 @@ class SignedAct:
         return replace(self, signatures=kept)
 
     def merged(self, other: "SignedAct") -> "SignedAct":
-        """The same act with the signatures of both; of two by one key the smaller, the same on every server."""
+        """The same act with the signatures of both; of two by one key this one's: a key can make any number."""
         assert other.act_bytes == self.act_bytes, "two copies of one act"
-        both = {**self.signatures}
-        for signer, signature in other.signatures.items():
-            both[signer] = min(both.get(signer, signature), signature)
-        return replace(self, signatures=both)
+        return replace(self, signatures={**other.signatures, **self.signatures})
 
 
 def sign_act(act: Act, *keys: Ed25519PrivateKey) -> SignedAct:

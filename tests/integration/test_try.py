@@ -81,6 +81,17 @@ def test_a_client_that_fails_ends_the_trial_with_its_own_error(tmp_path: Path) -
     assert none_left_over(tmp_path / "tried")
 
 
+def test_clients_that_end_without_a_word_end_the_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("dag_acfl.trial.run._SILENT_S", 0.5)
+    ends = command(tmp_path, "--sites", "2", "--updates", "2", fails="'run' in sys.argv and __import__('os')._exit(0)")
+    assert main(ends[3:]) == 1
+    *_, last = capsys.readouterr().err.splitlines()
+    assert "all clients have ended, and 0 of 4 updates were published; does " in last
+    assert none_left_over(tmp_path / "tried")
+
+
 @contextmanager
 def in_terminal(arguments: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """Started with a pseudo-terminal for its output; gives our end of it."""

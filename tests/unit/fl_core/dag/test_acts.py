@@ -196,6 +196,13 @@ def test_copies_merge_alike_in_any_order() -> None:
     assert acts_digest([one]) != acts_digest([one.merged(other)])
 
 
+def test_a_second_signature_by_the_same_key_is_nothing_new() -> None:
+    one = quarantine(ANN)
+    again = replace(one, signatures=dict.fromkeys(one.signatures, bytes(64)))
+    assert one.merged(again) == one
+    assert acts_digest([one]) == acts_digest([again])
+
+
 def test_majority_carries_an_act() -> None:
     assert effect(quarantine(ANN)).acts == ()
     assert effect(quarantine(ANN, DAN)).acts == ()
