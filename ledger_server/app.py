@@ -106,6 +106,7 @@ def create_app(
         state = ServerState(settings, Metrics(build=build(), ledger=service.id), on_drain=[service.listeners.close])
         service.alarms.on_alarm = lambda alarm: state.metrics.alarms.labels(alarm.kind).inc()
         metrics = state.metrics
+        store.database.on_written = metrics.write_lock_s.observe
         metrics.measured(metrics.token_ends_s, tokens.next_end_s)
         metrics.measured(metrics.cache_bytes, lambda: service.models.cached_bytes)
         metrics.measured(metrics.event_streams, lambda: len(service.listeners))

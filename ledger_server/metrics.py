@@ -94,6 +94,9 @@ class Metrics:
         self.publish_s: Histogram = self._histogram(
             "publish_duration_seconds", "One publication, durable.", _WORK_BUCKETS_S
         )
+        self.write_lock_s: Histogram = self._histogram(
+            "write_lock_seconds", "A writer that kept out all others, its commit included.", _WORK_BUCKETS_S
+        )
         self.selections: Counter = self._counter(
             "selections", "Selections, by outcome: created, known, or a code.", "outcome"
         )
@@ -106,15 +109,7 @@ class Metrics:
             "too_few_models", "New selections whose average had fewer models than the ledger's aggregator needs."
         )
         self.alarms: Counter = self._counter("alarms", "What was odd about updates as they came in, by kind.", "kind")
-        # Alerts ask by how much these grow, which of a series that begins with 1 is nothing.
-        counted: list[tuple[Counter, Iterable[str]]] = [
-            (self.alarms, AlarmKind),
-            (self.published, ("created", StoreUnavailableError.code)),
-            (self.rejected, (ModelCorruptError.code,)),
-        ]
-        for counter, values in counted:
-            for value in values:
-                counter.labels(value)
+        self._begin_with_nothing()
         self.cache_bytes: Gauge = self._gauge("model_cache_bytes", "Model bytes held in memory.", summed=True)
         self.gossip_bytes: Counter = self._counter(
             "gossip_bytes",
@@ -151,6 +146,17 @@ class Metrics:
         )
         self.event_streams: Gauge = self._gauge("event_streams_open", "Open event streams.", summed=True)
         self._say(build, ledger)
+
+    def _begin_with_nothing(self) -> None:
+        # Alerts ask by how much these grow, which of a series that begins with 1 is nothing.
+        counted: list[tuple[Counter, Iterable[str]]] = [
+            (self.alarms, AlarmKind),
+            (self.published, ("created", StoreUnavailableError.code)),
+            (self.rejected, (ModelCorruptError.code,)),
+        ]
+        for counter, values in counted:
+            for value in values:
+                counter.labels(value)
 
     def _say(self, build: Mapping[str, str] | None, ledger: str) -> None:
         runs = self._gauge("build_info", "Always 1; labels say what runs here.", "version", "commit", "schema")

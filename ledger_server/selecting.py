@@ -82,7 +82,7 @@ class SelectionService:
         self._filling = threading.Lock()
         self._vectors_lock = threading.Lock()
         self._vectors: LRUCache[TxId, Vector32] = LRUCache(_VECTOR_BYTES, getsizeof=lambda vector: vector.nbytes)
-        self.bring_vectors()
+        self.bring_vectors(keep=False)  # of all authors: most are not asked for
 
     # -- asking -------------------------------------------------------------------------------------
 
@@ -198,14 +198,18 @@ class SelectionService:
             raise error
         logger.error("stored model is damaged", extra={"transactions": damaged, "model": error.digest})
 
-    def bring_vectors(self) -> None:
-        """Read the vectors of all that can be offered now and have none, one thread at a time, outside the lock."""
+    def bring_vectors(self, *, keep: bool = True) -> None:
+        """Read the vectors of all that can be offered now and have none, one thread at a time, outside the lock.
+
+        Args:
+            keep: Whether memory keeps the models, too: what another process has just taken in is averaged soon.
+        """
         with self._filling:
             with self._lock:
                 missing = self._node.nodes_of(self._node.missing_vectors())
             for each in missing:
                 try:
-                    vector = self._vector_of(each, keep=False)
+                    vector = self._vector_of(each, keep=keep)
                 except ModelPrunedError:
                     with self._lock:  # a server that joins has not come yet to what took its place
                         self._node.mark_damaged(each.id)

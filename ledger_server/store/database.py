@@ -11,7 +11,8 @@ import errno
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
@@ -42,6 +43,8 @@ class Database:
         self._min_free_bytes = min_free_bytes
         self._writer = threading.Lock()
         self._disk_failed = False
+        self.on_written: Callable[[float], None] = lambda _: None
+        """Called with the seconds for which a writer has kept out all others."""
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -61,13 +64,19 @@ class Database:
             StoreUnavailableError: Nothing is written; or, when the connection was lost in the commit itself, it is not
                 known whether it happened (``Store.append`` says how a writer finds out).
         """
-        with (
-            self._writer if alone or self.is_sqlite else nullcontext(),
-            self.noting_disk_failure(),
-            our_errors("the database cannot be written"),
-            writing(self.engine, durable=durable, alone=alone) as connection,
-        ):
-            yield connection
+        began_s: float | None = None
+        try:
+            with (
+                self._writer if alone or self.is_sqlite else nullcontext(),
+                self.noting_disk_failure(),
+                our_errors("the database cannot be written"),
+                writing(self.engine, durable=durable, alone=alone) as connection,
+            ):
+                began_s = time.perf_counter()
+                yield connection
+        finally:
+            if alone and began_s is not None:
+                self.on_written(time.perf_counter() - began_s)
 
     @contextmanager
     def noting_disk_failure(self) -> Iterator[None]:
