@@ -29,11 +29,11 @@ class NotingClient(LedgerClient):
         with self.events.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"event": event, "at_s": round(time.monotonic(), 6), **fields}) + "\n")
 
-    def publish_header(self, header: Header, model: Buffer) -> Published:
+    def publish_header(self, header: Header, model: Buffer, *, coded: bool = False) -> Published:
         """As the SDK's."""
         identity = transaction_id(header.encode())
         self.note("attempt", transaction=identity)
-        published = super().publish_header(header, model)
+        published = super().publish_header(header, model, coded=coded)
         self.note("acknowledged", transaction=identity, server=published.server)
         return published
 

@@ -154,8 +154,8 @@ from tests.tiny_trainer import TinyTrainer
 state = ParticipantState(Path(sys.argv[2]))
 client = LedgerClient(sys.argv[1], key=state.key, timeout=10)
 publish = client.publish_header
-def publish_and_die(header, model):
-    publish(header, model)
+def publish_and_die(header, model, **how):
+    publish(header, model, **how)
     os.kill(os.getpid(), 9)
 client.publish_header = publish_and_die
 Participant(client, TinyTrainer(target=1), state).step()
@@ -281,9 +281,9 @@ def interrupt_publication(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C comes when the site begins to publish."""
     publish = site._client.publish_header
 
-    def interrupted(*args: Any) -> Any:
+    def interrupted(*args: Any, **how: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
-        return publish(*args)
+        return publish(*args, **how)
 
     monkeypatch.setattr(site._client, "publish_header", interrupted)
 
@@ -352,7 +352,7 @@ def test_a_second_signal_ends_at_once_and_the_next_run_completes(
 ) -> None:
     with Site(server, tmp_path, TinyTrainer(target=1)) as site:
 
-        def interrupted(*_: object) -> None:
+        def interrupted(*_: object, **__: object) -> None:
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
 

@@ -22,7 +22,7 @@ SENT = SendRequest(1, PEER, GetModel(Digest("ab" * 32), start=0, size=7), deadli
 
 
 class Link:
-    async def model(self, _request: GetModel) -> AsyncGenerator[bytes]:
+    async def model(self, _request: GetModel, *, base: Digest | None) -> AsyncGenerator[bytes]:
         return self._pieces()
 
     async def _pieces(self) -> AsyncGenerator[bytes]:
