@@ -135,7 +135,7 @@ class HttpSettings(_Group):
     max_concurrent_requests: Count = Field(
         default=128,
         description="Most requests in progress, supervisors' apart; further ones are answered 503 with Retry-After. "
-        "Selections fill a quarter, or a half in turn, fetches seven eighths, so that what is trained finds room. One "
+        "Selections fill a quarter, event streams half, fetches seven eighths, so that what is trained finds room. One "
         "caller has at most as many as are left: alone, half.",
     )
     max_bytes_in_flight: Bytes = Field(

@@ -10,11 +10,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from fl_core.wire import v1
-from ledger_server.api.dependencies import Cursors, ServerDep, ServiceDep
+from ledger_server.api.dependencies import Cursors, ServiceDep
 from ledger_server.api.documentation import problems
 from ledger_server.api.serializers import alarm_out, transaction_out
 from ledger_server.http.access import Access, requires
-from ledger_server.http.problems import Problem
 from ledger_server.publishing import LedgerService
 from ledger_server.reading import TransactionView
 
@@ -38,11 +37,8 @@ _PAGE: Final = 100
     summary="Transactions as they are admitted",
 )
 @requires(Access.READ)
-async def get_events(request: Request, service: ServiceDep, server: ServerDep) -> Response:
+async def get_events(request: Request, service: ServiceDep) -> Response:
     """Without ``Last-Event-ID`` the stream starts now; with it, after that event. A slow reader is cut off."""
-    # A listener holds a place among the requests for as long as it listens: half of them stay for the others.
-    if len(service.listeners) >= max(1, server.settings.http.max_concurrent_requests // 2):
-        raise Problem("too-busy", "as many listen as may; try again")
     last = request.headers.get("last-event-id")
     cursors = Cursors(service)
     arrival = cursors.decode(last) if last is not None else len(service.ledger) - 1

@@ -2,7 +2,8 @@
 
 A question leads to a fetch and a publication, so no more are let in than can be finished. Each of the others is refused
 at its head and told when its turn comes, by how many wait before it and how fast they are let in; who comes back in
-turn finds room that is closed to newcomers. So nobody waits long in the server itself, and nobody for ever outside.
+turn finds room that is closed to newcomers, and that nobody fills with anything else. So nobody waits long in the
+server itself, and nobody for ever outside.
 """
 
 import math
@@ -15,11 +16,13 @@ from ledger_server.http.problems import RETRY_AFTER_S, Problem
 from ledger_server.shares import Shares
 
 _QUESTIONS: Final = 0.25
-"""Of the room, how much may be filled with a newcomer's question; what is left is for those that come in turn, …"""
-_QUESTIONS_IN_TURN: Final = 0.5
-"""… for fetches, …"""
+"""Of the room, how much may be filled with a newcomer's question, and how much questions in turn fill, shared; …"""
 _FETCHES: Final = 0.875
-"""… and for publications."""
+"""… with a fetch, or a question in turn: what is left is for publications."""
+_STREAMS: Final = 0.5
+"""Of the room, how much those fill, shared, who listen to events."""
+_MOST_TURNS: Final = 10_000
+"""Who comes when so many wait has no turn, and is told to come again."""
 LONGEST_WAIT_S: Final = 60
 """The most that a client is told to wait at a time, however far its turn is."""
 LATE_S: Final = 10.0
@@ -38,45 +41,65 @@ def too_busy(retry_after_s: float = RETRY_AFTER_S) -> Problem:
 
 
 class Admission:
-    """Says which requests find room, and keeps the line of those that ask.
+    """Says which requests find room, counts those in progress, and keeps the line of those that ask.
 
     Args:
-        requests: Who has how many requests in progress.
-        room: How many there may be.
+        room: How many requests there may be.
         now_s: A clock that never goes back.
 
     Attributes:
-        at_work: How many of those in progress are answered and done with, unlike streams of events.
+        requests: Who has how many requests in progress.
     """
 
-    def __init__(self, requests: Shares, room: int, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._requests, self._room, self._now_s = requests, room, now_s
+    def __init__(self, room: int, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._room, self._now_s = room, now_s
+        self.requests = Shares(room)
+        self._questions = Shares(max(1, int(_QUESTIONS * room)))
+        self._streams = Shares(max(1, int(_STREAMS * room)))
         self._turns: dict[str, float] = {}
         self._step_s, self._last_s = _FIRST_STEP_S, now_s()
-        self.at_work = 0
+
+    def enter(self, path: str, caller: str | None) -> None:
+        """Count a request; None is a caller whose holdings are not looked at."""
+        for counted in self._counted(path):
+            counted.take(caller)
+
+    def leave(self, path: str, caller: str | None) -> None:
+        """The opposite."""
+        for counted in self._counted(path):
+            counted.give_back(caller)
+
+    def _counted(self, path: str) -> tuple[Shares, ...]:
+        kind = {v1.SELECTIONS: self._questions, v1.EVENTS: self._streams}.get(path)
+        return (self.requests,) if kind is None else (self.requests, kind)
 
     def refusal(self, method: str, path: str, caller: str, *, is_counted: bool) -> Problem | None:
         """Why a request, counted among those in progress or not yet, may not come in; None lets it in."""
         more = 0 if is_counted else 1
-        if self._requests.excess(caller, more) > 0:
+        if self.requests.excess(caller, more) > 0 or (path == v1.EVENTS and self._streams.excess(caller, more) > 0):
             return too_busy()
-        work, room = self.at_work + more, self._room - (self._requests.total - self.at_work)
+        streams = self._streams.total  # they are not at work
+        work, room = self.requests.total - streams + more, self._room - streams
         if method == "POST" and path == v1.SELECTIONS:
-            return self._question(caller, work, room)
+            return self._question(caller, work, room, more)
         is_finished = method == "POST" and path == v1.TRANSACTIONS
         is_in = is_finished or path.startswith("/v1/gossip/") or work <= _FETCHES * room
         return None if is_in else too_busy()
 
-    def _question(self, caller: str, work: int, room: int) -> Problem | None:
+    def _question(self, caller: str, work: int, room: int, more: int) -> Problem | None:
         now_s = self._now_s()
         while self._turns and now_s - self._turns[first := next(iter(self._turns))] > LATE_S:
             del self._turns[first]
         turn_s = self._turns.get(caller)
         has_come = turn_s is not None and turn_s <= now_s
-        if work > max(1, room * (_QUESTIONS_IN_TURN if has_come else _QUESTIONS)):
+        is_full = work > max(1, room * (_FETCHES if has_come else _QUESTIONS))
+        if is_full or self._questions.excess(caller, more) > 0:
             if turn_s is None or has_come:
                 before = work if has_come else len(self._turns)
-                turn_s = self._turns[caller] = now_s + before * self._step_s
+                turn_s = now_s + before * self._step_s
+                self._turns.pop(caller, None)  # else it would keep its old place, before those whose turn is earlier
+                if len(self._turns) < _MOST_TURNS:
+                    self._turns[caller] = turn_s
             return too_busy(turn_s - now_s)
         if self._turns:  # else the interval says how often somebody asks, not how fast they are answered
             self._step_s += _WEIGHT * (min(now_s - self._last_s, 1.0) - self._step_s)

@@ -112,8 +112,7 @@ class LimitedConnection(HttpToolsProtocol):
         super().on_headers_complete()
         if is_first and self.admitted_path is not None and self.cycle is not before:
             # Counted now, as many more heads may be read before the task that was made of this one begins.
-            self._server.requests.take(address_of((self.client or ("",))[0]))
-            self._server.admission.at_work += self.admitted_path != v1.EVENTS
+            self._server.admission.enter(self.admitted_path, address_of((self.client or ("",))[0]))
         self.headers = []
 
     def _too_much(self) -> Problem | None:
@@ -210,20 +209,19 @@ class TimedExchange:
         if self._connection is not None:
             self.admitted_path, self._connection.admitted_path = self._connection.admitted_path, None
         self._is_counted = self.admitted_path is not None
-        self._is_work = (self.admitted_path or scope["path"]) != v1.EVENTS
+        self._path: str = self.admitted_path or scope["path"]
 
     def enter(self) -> None:
         """Count it among the requests in progress, where its head has not been."""
         if not self._is_counted:
             self._is_counted = True
-            self._server.requests.take(self.holder)
-            self._server.admission.at_work += self._is_work
+            self._server.admission.enter(self._path, self.holder)
 
     def belongs_to(self, caller: str) -> None:
         """Somebody has shown who calls: what it holds is the caller's from here on, and no more the address's."""
         if self._is_counted:
-            self._server.requests.give_back(self.holder)
-            self._server.requests.take(caller)
+            self._server.admission.leave(self._path, self.holder)
+            self._server.admission.enter(self._path, caller)
         self._server.body_bytes.give_back(self.holder, self._held_bytes)
         self._server.body_bytes.take(caller, self._held_bytes)
         self.holder = caller
@@ -297,8 +295,7 @@ class TimedExchange:
         self._held_bytes = 0
         if self._is_counted:
             self._is_counted = False
-            self._server.requests.give_back(self.holder)
-            self._server.admission.at_work -= self._is_work
+            self._server.admission.leave(self._path, self.holder)
 
     def close(self) -> None:
         """The request is over."""

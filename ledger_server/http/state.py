@@ -24,8 +24,7 @@ class ServerState:
         draining: Whether the server has been told to stop; ``/readyz`` answers 503 from then on.
         readiness_asked_s: When ``/readyz`` was last asked, by ``time.monotonic``.
         connections: Open connections, TLS handshakes included, by address, or by caller once a request has shown it.
-        requests: Requests that are being answered, supervisors' apart, likewise.
-        admission: Which further ones are let in.
+        admission: Requests that are being answered, supervisors' apart, likewise, and which further ones are let in.
         body_bytes: Body bytes received of requests in progress, likewise.
         on_drain: Called when the port closes, to end answers that would not end by themselves.
     """
@@ -36,13 +35,11 @@ class ServerState:
     readiness_asked_s: float = -math.inf
     on_drain: list[Callable[[], None]] = field(default_factory=list)
     connections: Shares = field(init=False)
-    requests: Shares = field(init=False)
     admission: Admission = field(init=False)
     body_bytes: Shares = field(init=False)
 
     def __post_init__(self) -> None:
         limits = self.settings.http
         self.connections = Shares(limits.max_connections)
-        self.requests = Shares(limits.max_concurrent_requests)
-        self.admission = Admission(self.requests, limits.max_concurrent_requests)
+        self.admission = Admission(limits.max_concurrent_requests)
         self.body_bytes = Shares(limits.max_bytes_in_flight)

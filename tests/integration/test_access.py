@@ -517,13 +517,12 @@ def test_a_busy_server_takes_trained_models_longer_than_questions_and_answers_su
     server = ServerState(load_settings(http={"max_concurrent_requests": 8}))
     client = TestClient(_app(router, server), base_url=HERE)
     for others, question, publication in ((1, 200, 200), (2, 503, 200), (8, 503, 503)):
-        server.requests.take("others", others)
-        server.admission.at_work = others
+        server.admission.requests.take("others", others)
         assert client.post(v1.SELECTIONS).status_code == question
         assert client.post(v1.TRANSACTIONS).status_code == publication
         assert client.get("/readyz").status_code == 200
-        assert server.requests.total == others
-        server.requests.give_back("others", others)
+        assert server.admission.requests.total == others
+        server.admission.requests.give_back("others", others)
 
 
 def test_who_shows_a_token_is_not_refused_for_what_others_of_its_address_hold() -> None:
@@ -532,12 +531,12 @@ def test_who_shows_a_token_is_not_refused_for_what_others_of_its_address_hold() 
     router.add_api_route("/b", _plain(Access.WRITE), methods=["GET"])
     server = ServerState(load_settings(http={"max_concurrent_requests": 8}, auth={"required_for": ("writes",)}))
     client = TestClient(_app(router, server), base_url=HERE)
-    server.requests.take("testclient", 5)
+    server.admission.requests.take("testclient", 5)
     assert client.get("/a").status_code == 503
     assert client.get("/b", headers=bearer(CLIENT)).status_code == 200
-    server.requests.take("token:c", 2)
+    server.admission.requests.take("token:c", 2)
     assert client.get("/b", headers=bearer(CLIENT)).status_code == 503, "nor does a caller hold more than is left"
-    assert server.requests.total == 7
+    assert server.admission.requests.total == 7
 
 
 def test_the_log_names_the_peer_that_signed_and_whose_token_was_too_small(caplog: pytest.LogCaptureFixture) -> None:

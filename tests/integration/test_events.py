@@ -230,7 +230,7 @@ def test_a_listener_that_leaves_is_forgotten(sqlite_url: str, tmp_path: Path) ->
         assert listeners[2].take(2)[1] == published
         listeners[2].close()
         eventually(lambda: len(service.listeners) == 0)
-        eventually(lambda: live.state.requests.total == 0)
+        eventually(lambda: live.state.admission.requests.total == 0)
 
 
 def test_a_listener_that_does_not_read_delays_nobody_and_leaves_when_it_goes(sqlite_url: str, tmp_path: Path) -> None:
@@ -270,8 +270,8 @@ def test_stopping_the_server_ends_the_stream_in_good_order(database_url: str, tm
         again.close()
 
 
-def test_listeners_leave_room_for_other_requests(sqlite_url: str, tmp_path: Path) -> None:
-    limits: Mapping[str, int] = {"max_concurrent_requests": 4}
+def test_listeners_leave_room_for_other_requests_and_listeners(sqlite_url: str, tmp_path: Path) -> None:
+    limits: Mapping[str, int] = {"max_concurrent_requests": 8}
     with live_ledger(sqlite_url, tmp_path, http=limits) as (live, service):
         listeners = [Listener(live) for _ in range(2)]
         refused = Listener(live)

@@ -454,14 +454,14 @@ def test_a_client_that_leaves_within_its_body_leaves_nothing_behind(live: Live) 
     with Wire(live) as wire:
         wire.send(post("Content-Length: 1000", body=b"abc"))
         eventually(lambda: live.state.body_bytes.total == 3)
-    eventually(lambda: live.state.requests.total == live.state.body_bytes.total == 0)
+    eventually(lambda: live.state.admission.requests.total == live.state.body_bytes.total == 0)
 
 
 def test_a_client_that_never_reads_its_answer_is_cut_off(impatient: Live) -> None:
     with Wire(impatient) as wire:
         wire.send(head("GET /endless HTTP/1.1"))
-        eventually(lambda: impatient.state.requests.total == 1)
-        eventually(lambda: impatient.state.requests.total == 0)
+        eventually(lambda: impatient.state.admission.requests.total == 1)
+        eventually(lambda: impatient.state.admission.requests.total == 0)
     alive(impatient)
 
 
@@ -590,7 +590,7 @@ def test_requests_beyond_an_address_s_share_are_answered_503_and_others_and_supe
     try:
         for wire in wires:
             wire.send(head("GET /wait HTTP/1.1"))
-        eventually(lambda: live.state.requests.total == 4)
+        eventually(lambda: live.state.admission.requests.total == 4)
         refused = ask(live, head())
         assert (refused.status, refused.code) == (503, "too-busy")
         assert int(refused.headers["retry-after"]) >= 1

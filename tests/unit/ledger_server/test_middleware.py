@@ -129,7 +129,7 @@ def test_in_a_crowd_nobody_keeps_a_connection() -> None:
 def test_nothing_is_in_progress_or_in_flight_afterwards() -> None:
     server = ServerState(Settings())
     exchange(reader, server=server, method="POST", headers=[("content-length", "6")], body=[b"abc", b"def"])
-    assert server.requests.total == server.body_bytes.total == 0
+    assert server.admission.requests.total == server.body_bytes.total == 0
 
 
 @pytest.mark.parametrize(("path", "room"), [("/a", 1), ("/healthz", 0), ("/readyz", 0), ("/metrics", 0)])
@@ -137,11 +137,11 @@ def test_supervisors_take_nobodys_room(path: str, room: int) -> None:
     server, seen = ServerState(Settings()), list[int]()
 
     async def look(scope: Scope, receive: Receive, send: Send) -> None:
-        seen.append(server.requests.total)
+        seen.append(server.admission.requests.total)
         await answer(send)
 
     exchange(look, server=server, path=path)
-    assert (seen, server.requests.total) == ([room], 0)
+    assert (seen, server.admission.requests.total) == ([room], 0)
 
 
 def test_a_bug_after_the_answer_began_does_not_pretend_to_be_a_second_answer() -> None:
