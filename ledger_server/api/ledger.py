@@ -78,7 +78,7 @@ def _tip(stored: StoredTransaction) -> v1.TipOut:
 )
 @requires(Access.READ)
 def get_clusters(request: Request, service: ServiceDep) -> Response:
-    """Who approves whom: Louvain communities and their modularity (DAG-ACFL, Eq. 6), as of so many transactions."""
+    """Who approves whom among the latest 20,000 transactions: Louvain communities, and modularity (DAG-ACFL, Eq. 6)."""
     found = service.clusters.lately()
     return answer_unless_known(request, service, lambda: found, transactions=found.transactions)
 
