@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from cachetools import LRUCache
@@ -26,11 +27,14 @@ class JournalNodes:
     def __init__(self, store: Store, *, remembered: int = REMEMBERED) -> None:
         self._store, self._count = store, 1  # genesis, which its graph holds
         self._lately: LRUCache[TxId, Node] = LRUCache(remembered)
+        self._absent: LRUCache[TxId, None] = LRUCache(remembered)
+        """Looked for and not found; gossip asks for what has just been announced again and again."""
         self._lock = threading.Lock()
 
     def add(self, node: Node) -> None:
         with self._lock:
             self._lately[node.id] = node
+            self._absent.pop(node.id, None)
             self._count += 1
 
     def resume(self, count: int, newest: Iterable[Node]) -> None:
@@ -41,20 +45,27 @@ class JournalNodes:
 
     def get(self, transaction: TxId) -> Node | None:
         with self._lock:
-            node = self._lately.get(transaction)
-        if node is None:
+            node, is_absent = self._lately.get(transaction), transaction in self._absent
+        if node is None and not is_absent:
             node = self.read([transaction]).get(transaction)
         return node
 
     def read(self, transactions: Iterable[TxId]) -> dict[TxId, Node]:
         """Those of them that are not in memory, by one query; then they are."""
         with self._lock:
-            lacking = [each for each in transactions if each not in self._lately]
-        stored = self._store.transactions(lacking)
+            count = self._count
+            lacking = [each for each in transactions if each not in self._lately and each not in self._absent]
+        stored = self._store.transactions(lacking) if lacking else ()
         found = {node.id: node for node in (each.node for each in stored if each.arrival < self._count)}
         with self._lock:
             self._lately.update(found)
+            if count == self._count:  # else one may have been added meanwhile
+                self._absent.update((each, None) for each in lacking if each not in found)
         return found
+
+    def look_up(self, transactions: Iterable[TxId]) -> None:
+        with suppress(StoreError):  # /readyz says it
+            self.read(transactions)
 
     def __contains__(self, transaction: TxId, /) -> bool:
         try:

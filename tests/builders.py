@@ -3,7 +3,7 @@
 A model here is one layer of three weights and a bias, so that every expected number fits in a head.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -155,6 +155,9 @@ class FewNodes:
 
     def __contains__(self, transaction: TxId, /) -> bool:
         return self.get(transaction) is not None
+
+    def look_up(self, transactions: Iterable[TxId]) -> None:
+        pass
 
     def __iter__(self) -> Iterator[Node]:
         return map(replace, self._journal)

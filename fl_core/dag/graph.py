@@ -101,6 +101,9 @@ class Nodes(Protocol):
         """Whether it is one of them; who cannot find out says no, and is asked again."""
         ...
 
+    def look_up(self, transactions: Iterable[TxId]) -> None:
+        """Each of these will be asked for: whoever looks them up elsewhere does so at once."""
+
     def __iter__(self) -> Iterator[Node]:
         """All, in the order they came (parents before children)."""
         ...
@@ -120,6 +123,9 @@ class NodesInMemory:
 
     def __contains__(self, transaction: TxId, /) -> bool:
         return transaction in self._nodes
+
+    def look_up(self, transactions: Iterable[TxId]) -> None:
+        pass
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self._nodes.values())

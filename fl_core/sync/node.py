@@ -193,6 +193,7 @@ class GossipNode:
         self._peers[peer].heard()
         if announcement == Announcement():
             self._peers[peer].comparison.hurry()
+        self._look_up(announcement.bundles, announcement.ids)
         for bundle in announcement.bundles:
             if not self.is_banned(peer):
                 effects += self.inbound.announced(peer, bundle, now_s)
@@ -231,6 +232,7 @@ class GossipNode:
         match request, response:
             case GetTransactions(ids), Transactions():
                 self._peers[peer].is_asked_for_transactions = False
+                self._look_up(response.found, ids)
                 effects = self.inbound.came(peer, ids, response, now_s)
             case GetModel(digest), (ModelComplete() | ModelUnknown() | ModelCorrupt()):
                 effects = self.inbound.model_ended(peer, digest, response, now_s)
@@ -285,7 +287,13 @@ class GossipNode:
 
     # -- catching up ------------------------------------------------------------------------------
 
+    def _look_up(self, bundles: Sequence[TransactionBundle], others: Sequence[TxId]) -> None:
+        """Find out at once which of these, and of their parents, are here."""
+        parents = [parent for bundle in bundles for parent in bundle.transaction.header.parents]
+        self._ledger.graph.nodes.look_up(dict.fromkeys([*others, *(bundle.id for bundle in bundles), *parents]))
+
     def _page_came(self, peer: Peer, page: Changes, now_s: float) -> list[Effect]:
+        self._look_up((), page.ids)
         open_ids = [transaction for transaction in page.ids if self.inbound.listed(transaction, peer)]
         pause_s = self._peers.pause_s(self._limits.pull_interval_s)
         cursor = self._peers[peer].pull.came(page, open_ids, now_s, pause_s=pause_s)

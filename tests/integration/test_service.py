@@ -393,6 +393,14 @@ def test_two_writers_follow_one_journal(journal: Store) -> None:
     assert everything(one) == everything(two) == everything(service_on(journal))
 
 
+def test_what_was_looked_for_before_it_came_is_found_once_it_has_come(journal: Store) -> None:
+    one, two = service_on(journal), service_on(journal)
+    update = publish(one, 1).transaction
+    assert update not in two.ledger, "two has not read on"
+    assert two.follow()
+    assert update in two.ledger
+
+
 def test_who_is_told_by_one_process_is_served_by_another(journal: Store) -> None:
     one, two = service_on(journal), service_on(journal)
     first, second = publish(one, 1, secret="a" * 64), publish(one, 2, secret="b" * 64)
