@@ -27,6 +27,7 @@ AS_DOCUMENTED: dict[str, tuple[str, object]] = {
     "PUBLIC": ("true", True),
     "PORT": ("8901", 8901),
     "LOG_LEVEL": ("warning", "warning"),
+    "WORKERS": ("2", 2),
     "WORKER_THREADS": ("4", 4),
     "DOCS_ENABLED": ("false", False),
     "MIN_FREE_BYTES": ("1000000000", 1_000_000_000),
