@@ -19,7 +19,7 @@ from sqlalchemy import insert
 from fl_core.dag.author import AuthorKind
 from fl_core.dag.building import build_update
 from fl_core.dag.figures import Figures, Step
-from fl_core.dag.genesis import Component, Genesis, compare_layers
+from fl_core.dag.genesis import Bounds, Component, Genesis, compare_layers
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, model_norm
@@ -74,6 +74,7 @@ def make_genesis(selector: str, layout: ModelLayout) -> Genesis:
         comparison=compare_layers(["weight"]),
         selector=Component(selector),
         aggregator=Component("fedavg"),
+        bounds=Bounds(max_candidates=1000),
     )
 
 

@@ -7,7 +7,7 @@ in turn (a first question reads the asker's model, in a small pile from memory; 
 memory, first with the pile as it is and then after rounds that approve 64 tips each, so that others
 come in for them. Models have 20,000 values, all compared; the selector is top-k, as BEAST would cost the same in each.
 
-What is compared at once is bounded by genesis's ``max_candidates`` (1,000, the default), so 10,000 tips may cost what
+What is compared at once is bounded by genesis's ``max_candidates`` (1,000 here), so 10,000 tips may cost what
 1,000 do, and 1,000 cost ten times the comparison that 100 do.
 
     python benchmarks/tip_pile.py

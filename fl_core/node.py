@@ -46,8 +46,8 @@ from fl_core.ledger import Admitted, AlreadyKnown, Ledger, WaitingForParents
 from fl_core.models import model_norm, similarity_vector
 from fl_core.selection.evidence import LED_BACK_FROM, Evidence, TooFew
 from fl_core.selection.parents import check_parents
-from fl_core.selection.protocol import Selection, SelectionRequest, TipSelector
-from fl_core.similarity import CandidateVectors, LatestVectors
+from fl_core.selection.protocol import Candidate, Selection, SelectionRequest, TipSelector
+from fl_core.similarity import CandidateVectors, LatestVectors, RowFile
 from fl_core.sketch import Sketch
 from fl_core.trust.offering import Offering
 from fl_core.trust.quarantine import NO_QUARANTINE, Quarantine
@@ -140,13 +140,20 @@ class LedgerNode:
         transaction: The genesis transaction.
         model: The genesis model, shape ``(P,)``.
         nodes: Where all but the newest are looked up; None: in memory.
+        file: Where what is compared of the models is kept, but for the first thousand; None: in memory.
 
     Raises:
         GenesisError: Transaction and document do not belong together.
     """
 
     def __init__(
-        self, genesis: Genesis, transaction: Transaction, model: Vector32, *, nodes: Nodes | None = None
+        self,
+        genesis: Genesis,
+        transaction: Transaction,
+        model: Vector32,
+        *,
+        nodes: Nodes | None = None,
+        file: RowFile | None = None,
     ) -> None:
         check_supported(genesis)
         self.genesis = genesis
@@ -157,7 +164,9 @@ class LedgerNode:
         self.id: TxId = transaction.id
         self._num_compared = sum(piece.stop - piece.start for piece in genesis.layout.slices(genesis.compared))
         self._sketch = _sketch_of(genesis, self._num_compared)
-        self._vectors = CandidateVectors(self.compared(model), num_values=self._num_compared)
+        self._vectors = CandidateVectors(
+            self.compared(model), num_values=self._num_compared, seed=int(self.id[:16], 16), file=file
+        )
         most = genesis.bounds.max_candidates + 1
         # More than can be offered at once: updates that fell behind may be offered again, and are dropped together.
         self._most_vectors = most + max(_MIN_SPARE_ROWS, most // 4)
@@ -349,11 +358,12 @@ class LedgerNode:
             (node,) = self.nodes_of([transaction])
             self._vectors.add(transaction, vector, noise_std=node.noise_std)
             if len(self._vectors) > self._most_vectors:
-                self._vectors.retain({candidate.transaction for candidate in self.candidate_rule.front()})
+                self._vectors.retain(self.candidate_rule.front().keys())
 
     def mark_damaged(self, transaction: TxId) -> None:
         """Offer this update to nobody until its vector is brought: its model cannot be read."""
         if transaction in self.eligible:
+            self._vectors.discard(transaction)
             self._damaged.add(transaction)
 
     # -- selecting ----------------------------------------------------------------------------------
@@ -379,7 +389,12 @@ class LedgerNode:
         noise_stds: Sequence[float] | None = None,
     ) -> list[SelectionRequest] | VectorsMissing:
         """As ``question``, for several clients at once."""
-        offered = [self.candidate_rule.candidates(author) for author in authors]
+        if len(self.candidate_rule.front()) > self.genesis.bounds.max_compared:
+            offered = self._shortlists(authors, vectors)
+        else:
+            offered = [self.candidate_rule.candidates(author) for author in authors]
+        if isinstance(offered, VectorsMissing):
+            return offered
         if self._damaged:
             offered = [tuple(each for each in those if each.transaction not in self._damaged) for those in offered]
         ids = [[*map(_transaction_of, candidates)] for candidates in offered]
@@ -402,6 +417,21 @@ class LedgerNode:
                 max_selected=self.genesis.bounds.max_parents,
             )
             for own, candidates, similarities in zip(newest, offered, found, strict=True)
+        ]
+
+    def _shortlists(
+        self, authors: Sequence[AuthorId | None], vectors: Sequence[Vector32]
+    ) -> list[tuple[Candidate, ...]] | VectorsMissing:
+        """What each is compared with, where more is offered than is compared: all vectors are to be here for that."""
+        front = self.candidate_rule.front()
+        held = len(self._vectors) + len(self._damaged)
+        if not held == len(front) == len(self.eligible) and (missing := self.missing_vectors()):
+            return VectorsMissing(missing)
+        # And as many as are held, but not offered: the asker's own, and what has fallen behind.
+        most = self.genesis.bounds.shortlist + held - len(front) + 2
+        return [
+            self.candidate_rule.candidates(author, nearest=self._vectors.nearest(vector, most))
+            for author, vector in zip(authors, vectors, strict=True)
         ]
 
     def latest(self) -> LatestVectors | None:
@@ -428,9 +458,7 @@ class LedgerNode:
     def missing_vectors(self) -> tuple[TxId, ...]:
         """What can be offered now and has no vector here, less what is known to be damaged."""
         return tuple(
-            each.transaction
-            for each in self.candidate_rule.front()
-            if each.transaction not in self._vectors and each.transaction not in self._damaged
+            each for each in self.candidate_rule.front() if each not in self._vectors and each not in self._damaged
         )
 
     def parents_to_average(self, selection: Selection) -> tuple[TxId, ...]:

@@ -25,23 +25,33 @@ what a false claim gains.
 
 Rounding moves a value by at most 2^-26 of the norm: a cosine by some 1e-8 where these errors fall at random, by
 sqrt(d) 2^-25 if all conspired. What else was tried, and what this costs: docs/adr/0023.
+
+Of a hundred thousand updates only a small sketch each is in memory, by which those that are worth comparing are found
+(``fl_core.small_sketches``), and the rows of the first 1,024; the others' lie in a file (docs/adr/0066).
 """
 
 import math
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fl_core.errors import ShapeMismatchError
 from fl_core.models import model_norm
+from fl_core.small_sketches import SmallSketches, resized
 from fl_core.types import Matrix32, TxId, Vector32, Vector64
 
 MAX_NOISE_SHARE: Final = 0.96
 """Of an update's square, so much can be noise at most: a false claim makes a cosine at most 5 times as large,
 1 / sqrt(1 - this)."""
 _FIRST_CAPACITY: Final = 16
+IN_MEMORY: Final = 1024
+"""Updates that are kept in memory where there is a file for the others: what is compared where nobody is left out."""
+_GATHERED: Final = 128
+"""Rows that are gathered at a time: 4 MiB of 8,192 values."""
 _GRID_BITS: Final = 26
 """Two norms of so many bits make a product of 52; rounding may add one, and float64 holds 53."""
 _LEAST_BIT: Final = -149
@@ -106,6 +116,16 @@ class LatestVectors:
         return (self.ids[at[first]], float(distances[first])) if distances[first] <= within else None
 
 
+class RowFile(Protocol):
+    """Rows of d float32 values by number, outside memory."""
+
+    def write(self, row: int, values: Vector32) -> None:
+        """Keep a row, shape ``(d,)``."""
+
+    def read(self, rows: Sequence[int]) -> Matrix32:
+        """Rows that were written, shape ``(len(rows), d)``."""
+
+
 class CandidateVectors:
     """The vectors of the updates that can be candidates, so that one question is one matrix-vector product.
 
@@ -114,10 +134,14 @@ class CandidateVectors:
     for concurrent use; its owner locks.
     """
 
-    def __init__(self, genesis: Vector32, *, num_values: int | None = None) -> None:
+    def __init__(
+        self, genesis: Vector32, *, num_values: int | None = None, seed: int = 0, file: RowFile | None = None
+    ) -> None:
         """Args:
         genesis: The genesis model's similarity vector, shape ``(d,)``.
         num_values: How many values of a model the vector is made of, where that is a sketch; None: d.
+        seed: Of the small sketches.
+        file: Where all rows but the first ``IN_MEMORY`` are kept; None: in memory, too.
         """
         if genesis.ndim != 1 or genesis.dtype != np.float32:
             raise ShapeMismatchError(f"a similarity vector is float32 of shape (d,), not {genesis.shape}")
@@ -127,8 +151,10 @@ class CandidateVectors:
         self._genesis_square = _product(self._genesis_on_grid, self._genesis_on_grid)
         self._rows: dict[TxId, int] = {}
         self._ids: list[TxId] = []
+        self._file, self._most_in_memory = file, sys.maxsize if file is None else IN_MEMORY
         self._updates: Matrix32 = np.empty((0, len(genesis)), dtype=np.float32)  # on their grids; (capacity, d)
         self._scalars = np.empty((0, 3))  # u.g, u.u, and u.u less noise; (capacity, 3)
+        self._small = SmallSketches(len(genesis), seed=seed)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -151,11 +177,12 @@ class CandidateVectors:
         if transaction in self._rows:
             return
         row = len(self._ids)
-        if row == len(self._updates):
+        if row == len(self._scalars):
             self._resize(max(_FIRST_CAPACITY, 2 * row))
-        update = self._updates[row]
-        np.subtract(vector, self._genesis, out=update)
-        self._scalars[row] = self._scalar_products(_on_grid(update), noise_std)
+        update = _on_grid(vector - self._genesis)
+        self._put(row, update)
+        _, square, signal = self._scalars[row] = self._scalar_products(update, noise_std)
+        self._small.put(row, update, lengthened=math.sqrt(square / signal) if signal else 1.0)
         self._rows[transaction] = row
         self._ids.append(transaction)
 
@@ -166,10 +193,12 @@ class CandidateVectors:
             return
         last = self._ids.pop()
         if last != transaction:
-            self._updates[row] = self._updates[len(self._ids)]
+            (moved,) = self._taken(np.array([len(self._ids)]))
+            self._put(row, moved)
             self._scalars[row] = self._scalars[len(self._ids)]
+            self._small.move(len(self._ids), row)
             self._ids[row], self._rows[last] = last, row
-        if len(self._updates) > max(_FIRST_CAPACITY, 4 * len(self._ids)):
+        if len(self._scalars) > max(_FIRST_CAPACITY, 4 * len(self._ids)):
             self._resize(max(_FIRST_CAPACITY, 2 * len(self._ids)))
 
     def retain(self, transactions: Collection[TxId]) -> None:
@@ -201,11 +230,11 @@ class CandidateVectors:
             return []
         places = [np.array([*map(self._rows.__getitem__, those)], dtype=np.intp) for those in candidates]
         used = np.unique(np.concatenate(places))
-        if 4 * len(used) < len(self._ids):
-            kept, scalars = self._updates[used], self._scalars[used]
+        if are_few := 4 * len(used) < len(self._ids) or len(self._ids) > self._most_in_memory:
             places = [np.searchsorted(used, mine) for mine in places]
         else:
-            kept, scalars = self._updates[: len(self._ids)], self._scalars[: len(self._ids)]
+            used = np.arange(len(self._ids))
+        scalars = self._scalars[used]
         found: list[Similarities] = []
         for start in range(0, len(vectors), _MODELS_AT_ONCE):
             part = slice(start, start + _MODELS_AT_ONCE)
@@ -214,12 +243,27 @@ class CandidateVectors:
             own = np.array(  # (part, 3)
                 [self._scalar_products(_on_grid(update), std) for update, std in zip(updates, noise, strict=True)]
             )
-            rows = self._combine(_products(updates, kept), scalars, own)
+            products = self._products_with(updates, used) if are_few else _products(updates, self._updates[: len(used)])
+            rows = self._combine(products, scalars, own)
             found += [
                 Similarities(models[mine], update[mine], float(genesis))
                 for models, update, genesis, mine in zip(*rows, places[part], strict=True)
             ]
         return found
+
+    def nearest(self, vector: Vector32, most: int) -> list[TxId]:
+        """The updates whose small sketches are most like that of a model, shape ``(d,)``: the most alike first.
+
+        Of equal ones the lower id is first.
+        """
+        _same_shape(vector, self._genesis)
+        scores = self._small.scores(_on_grid(vector - self._genesis), len(self._ids))
+        if most < len(scores):
+            rows = np.flatnonzero(scores >= np.partition(scores, -most)[-most])
+        else:
+            rows = np.arange(len(scores))
+        ranked = sorted(zip((-scores[rows]).tolist(), [self._ids[row] for row in rows], strict=True))
+        return [transaction for _, transaction in ranked[:most]]
 
     def latest(self, most: int) -> LatestVectors:
         """Those that came last, at most so many."""
@@ -233,7 +277,30 @@ class CandidateVectors:
 
     def _between(self, first: int, end: int) -> LatestVectors:
         ids, rows = tuple(self._ids[first:end]), slice(first, end)
-        return LatestVectors(ids, self._genesis, self._updates[rows], self._scalars[rows, 1])
+        updates = self._updates[rows] if end <= self._most_in_memory else self._taken(np.arange(first, end))
+        return LatestVectors(ids, self._genesis, updates, self._scalars[rows, 1])
+
+    def _put(self, row: int, update: Vector32) -> None:
+        if self._file is not None and row >= IN_MEMORY:
+            self._file.write(row - IN_MEMORY, update)
+        else:
+            self._updates[row] = update
+
+    def _taken(self, rows: NDArray[np.intp]) -> Matrix32:
+        """Copies of some updates; rows ascending."""
+        held = int(np.searchsorted(rows, IN_MEMORY))
+        if self._file is None or held == len(rows):
+            return self._updates[rows]
+        read = self._file.read((rows[held:] - IN_MEMORY).tolist())
+        return np.concatenate([self._updates[rows[:held]], read]) if held else read
+
+    def _products_with(self, updates: Matrix32, rows: NDArray[np.intp]) -> Vector64:
+        """Products of k models with m rows, ascending, which are gathered a few at a time: shape ``(k, m)``."""
+        products = np.empty((len(updates), len(rows)))
+        for start in range(0, len(rows), _GATHERED):
+            part = slice(start, start + _GATHERED)
+            products[:, part] = _products(updates, self._taken(rows[part]))
+        return products
 
     def _combine(self, products: Vector64, rows: Vector64, own: Vector64) -> tuple[Vector64, Vector64, Vector64]:
         """Cosines of k models with n rows: of models and of updates, ``(k, n)`` each, and with genesis, ``(k,)``.
@@ -260,11 +327,9 @@ class CandidateVectors:
         return _product(update, self._genesis_on_grid), square, square - noise
 
     def _resize(self, capacity: int) -> None:
-        used = len(self._ids)
-        updates = np.empty((capacity, len(self._genesis)), dtype=np.float32)
-        scalars = np.empty((capacity, 3))
-        updates[:used], scalars[:used] = self._updates[:used], self._scalars[:used]
-        self._updates, self._scalars = updates, scalars
+        self._updates = resized(self._updates, min(capacity, self._most_in_memory), used=len(self._ids))
+        self._scalars = resized(self._scalars, capacity, used=len(self._ids))
+        self._small.resize(capacity, used=len(self._ids))
 
 
 def _on_grid(vector: Vector32) -> Vector32:

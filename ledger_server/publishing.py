@@ -59,7 +59,7 @@ from ledger_server.quotas import Quotas
 from ledger_server.reading import LedgerView, TransactionView
 from ledger_server.selecting import ForwardedEvidence, SelectionService
 from ledger_server.store.engine import LOG_BYTES
-from ledger_server.store.errors import StoreError, StoreInconsistentError
+from ledger_server.store.errors import StoreError, StoreInconsistentError, StoreUnavailableError
 from ledger_server.store.journal import Entry, Store, StoredTransaction
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -525,8 +525,11 @@ class LedgerService(LedgerView):
                 # Whose the vector was may have changed while it was looked at: the distance is measured again.
                 distance = self.node.distance(compared, found)
                 nearest = None if distance is None else (found, distance)
-            answer = self.node.admit(transaction, compared, figures=figures, slack=math.inf)
+            answer = self.node.admit(transaction, None, figures=figures, slack=math.inf)
             assert isinstance(answer, Admitted), "every rule was asked before it was stored, with all before it"
+            if compared is not None:
+                with suppress(StoreUnavailableError):  # it is stored: who asks next is told, or brings it
+                    self.node.bring(transaction.id, compared)
             self._entered(answer.node, transaction)
             self.alarms.see(answer.node, header, nearest=nearest)  # before anybody can read of the update
         if compared is not None:

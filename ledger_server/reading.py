@@ -25,6 +25,7 @@ from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
 from ledger_server.acts import MemberActs
 from ledger_server.history import JournalNodes
 from ledger_server.model_store import CachedModelStore
+from ledger_server.row_file import RowFile
 from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.journal import REPLAY_PAGE, Position, Store, StoredTransaction
 
@@ -94,8 +95,8 @@ class LedgerView:
         self.models: CachedModelStore = CachedModelStore(store, self.genesis.layout, cache_bytes=cache_bytes)
         self._nodes = JournalNodes(store)
         self._summed_up = 1
-        genesis_model = self.models.vector(first.header.model_digest)
-        self.node: LedgerNode = LedgerNode(self.genesis, first, genesis_model, nodes=self._nodes)
+        genesis_model, file = self.models.vector(first.header.model_digest), RowFile(store.database.folder)
+        self.node: LedgerNode = LedgerNode(self.genesis, first, genesis_model, nodes=self._nodes, file=file)
         self.ledger: Ledger = self.node.ledger
         self._header_bytes = len(first.header_bytes)
         self.items: ItemSet = ItemSet([(0, self.id)], load=store.items)

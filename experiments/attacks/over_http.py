@@ -216,7 +216,8 @@ def served(folder: Path, candidates: str) -> Iterator[str]:
     first.write_bytes(encode_model(LAYOUT, arrays))
     command = [sys.executable, "-m", "dag_acfl"]
     rules = folder / "genesis.toml"
-    rules.write_text(f'name = "bench"\ncandidates.name = "{candidates}"\naggregator.name = "trimmed-mean"\n', "utf-8")
+    said = f'name = "bench"\ncandidates.name = "{candidates}"\naggregator.name = "trimmed-mean"\n'
+    rules.write_text(f"{said}bounds.max_candidates = {NAMES - 5}\n", "utf-8")
     init = [*command, "ledger", "init", str(rules), "--model", str(first), "--data-dir", str(folder / "data")]
     subprocess.run(init, check=True, capture_output=True, cwd=folder, env=environment)
     serve = [*command, "serve", "--data-dir", str(folder / "data"), "--port", "0", "--log-level", "error"]

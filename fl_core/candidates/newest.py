@@ -1,10 +1,11 @@
 """Each author's newest update, approved or not, while it is inside the freshness window.
 
 Nobody hides a model by naming it as a parent, and an average has as many models as the asker has peers that resemble
-it. Beyond ``bounds.max_candidates`` the members take turns: in each, every member adds the longest-standing of the
-authors that it has received updates of itself, by its own receipts. Who comes later, under however many names, crowds
-nobody out, and no member, however it dates its receipts, takes more than its turns. Only authors who may publish are
-ranked. Kept up to date as updates come, so that a question costs as much as its answer
+it. Of more than ``bounds.max_compared``, those are compared whose small sketches are most like the asker's
+(docs/adr/0066). Beyond ``bounds.max_candidates`` the members take turns: in each, every member adds the
+longest-standing of the authors that it has received updates of itself, by its own receipts. Who comes later, under
+however many names, crowds nobody out, and no member, however it dates its receipts, takes more than its turns. Only
+authors who may publish are ranked. Kept up to date as updates come, so that a question costs as much as its answer
 (docs/adr/0052).
 """
 
@@ -12,31 +13,28 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from operator import attrgetter
-from typing import Final
+from itertools import islice
 
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.graph import Graph, Node
 from fl_core.selection.protocol import Candidate
 from fl_core.types import AuthorId, PublicKey, TxId
 
-_transaction_of: Final = attrgetter("transaction")
-
 
 class Newest:
     """What of one graph can be offered; see ``CandidateRule`` for its methods."""
 
     def __init__(self, graph: Graph, genesis: Genesis) -> None:
-        self._graph, self._window_ms, self._most = graph, genesis.window_ms, genesis.bounds.max_candidates
+        self._graph, self._window_ms = graph, genesis.window_ms
+        self._most, self._bounds = genesis.bounds.max_candidates, genesis.bounds
         self._eligible: dict[TxId, Candidate] = {}
         self._received_ms: dict[TxId, int] = {}
         self._of_author: dict[AuthorId, TxId] = {}
-        self._standing: dict[AuthorId, dict[PublicKey | None, int]] = {}
+        self._standing: dict[AuthorId, tuple[tuple[PublicKey | None, int], ...]] = {}
         self._rankings: defaultdict[PublicKey | None, list[tuple[int, AuthorId]]] = defaultdict(list)
         """Each member's authors and when it first heard of them: the longest-standing first."""
         self._ages: list[tuple[int, TxId]] = []  # when an eligible update was received: the oldest first
-        self._first: list[AuthorId] = []
-        self._front: tuple[Candidate, ...] | None = ()
+        self._front: dict[TxId, Candidate] | None = None
 
     @property
     def eligible(self) -> AbstractSet[TxId]:
@@ -79,8 +77,8 @@ class Newest:
         self._eligible[node.id] = Candidate(node.id, author, node.sequence, node.depth)
         self._received_ms[node.id] = node.received_at_ms
         self._of_author[author] = node.id
-        self._standing[author] = self._graph.first_received(author)
-        for member, since_ms in self._standing[author].items():
+        self._standing[author] = tuple(self._graph.first_received(author).items())
+        for member, since_ms in self._standing[author]:
             insort(self._rankings[member], (since_ms, author))
         insort(self._ages, (node.received_at_ms, node.id))
 
@@ -90,7 +88,7 @@ class Newest:
             return False
         author = candidate.author
         del self._of_author[author]
-        for member, since_ms in self._standing.pop(author).items():
+        for member, since_ms in self._standing.pop(author):
             ranking = self._rankings[member]
             del ranking[bisect_left(ranking, (since_ms, author))]
         del self._ages[bisect_left(self._ages, (self._received_ms.pop(transaction), transaction))]
@@ -101,23 +99,24 @@ class Newest:
         newest = self._graph.newest_of(author)
         return None if newest is None else newest.id
 
-    def candidates(self, asker: AuthorId | None) -> tuple[Candidate, ...]:
-        front = offered = self.front()
-        own = None if asker is None else self._of_author.get(asker)
-        if own is not None:
-            place = bisect_left(front, own, key=_transaction_of)
-            if place < len(front) and front[place].transaction == own:
-                offered = front[:place] + front[place + 1 :]
-        if len(offered) > self._most:
-            offered = tuple(each for each in offered if each.author != self._first[-1])
-        return offered
+    def candidates(self, asker: AuthorId | None, *, nearest: Iterable[TxId] | None = None) -> tuple[Candidate, ...]:
+        """See ``CandidateRule.candidates``."""
+        front = self.front()
+        left_out = None if asker is None else self._of_author.get(asker)
+        if left_out not in front and len(front) > self._most:
+            left_out = next(reversed(front))
+        if nearest is None or len(front) - (left_out in front) <= self._bounds.max_compared:
+            return tuple(front[each] for each in sorted(front) if each != left_out)
+        offered = (each for each in nearest if each in front and each != left_out)
+        return tuple(front[each] for each in sorted(islice(offered, self._bounds.shortlist)))
 
-    def front(self) -> tuple[Candidate, ...]:
+    def front(self) -> dict[TxId, Candidate]:
+        """See ``CandidateRule.front``."""
+        if len(self._of_author) <= self._most:  # nobody has to be left out
+            return self._eligible
         if self._front is None:
-            is_room = len(self._of_author) <= self._most  # then nobody has to be left out
-            self._first = [*self._of_author] if is_room else self._first_in_turn(self._most + 1)
-            first = sorted([self._of_author[author] for author in self._first])
-            self._front = tuple(self._eligible[each] for each in first)
+            newest = [self._of_author[author] for author in self._first_in_turn(self._most + 1)]
+            self._front = {each: self._eligible[each] for each in newest}
         return self._front
 
     def _first_in_turn(self, most: int) -> list[AuthorId]:

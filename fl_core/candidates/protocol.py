@@ -1,6 +1,6 @@
 """What a candidate rule is: it follows a growing graph and says which updates can be chosen."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from typing import Protocol, TypeAlias
 
@@ -18,6 +18,7 @@ class CandidateRule(Protocol):
     * the same set of nodes, with the same receipts, gives the same candidates, whatever their order of arrival;
     * genesis is never a candidate, and nobody is offered an update of its own;
     * at most ``bounds.max_candidates`` are offered, and an answer costs no more than what it holds;
+    * of more than ``bounds.max_compared`` that are offered, the nearest ``bounds.shortlist`` are compared;
     * beyond that, the members take turns, each with the longest-standing author by its own receipts that are here;
     * who may not publish is not offered, and takes nobody's place;
     * what was retired once is never offered again, while members and authors are the same: ledger time only grows.
@@ -40,11 +41,18 @@ class CandidateRule(Protocol):
     def own(self, author: AuthorId) -> TxId | None:
         """The author's update that is averaged with those that it selects; None: none."""
 
-    def candidates(self, asker: AuthorId | None) -> tuple[Candidate, ...]:
-        """What is offered to this author, or to somebody who has not published yet; ascending by id."""
+    def candidates(self, asker: AuthorId | None, *, nearest: Iterable[TxId] | None = None) -> tuple[Candidate, ...]:
+        """What is offered to this author, or to somebody who has not published yet; ascending by id.
 
-    def front(self) -> tuple[Candidate, ...]:
-        """All that can be offered to anybody now, ascending by id: at most ``bounds.max_candidates + 1``.
+        Args:
+            asker: The author; None: nobody yet.
+            nearest: Updates, the most like the asker's first: of more than ``bounds.max_compared`` that are offered,
+                the answer is the first ``bounds.shortlist`` of these. None: all that are offered.
+        """
+
+    def front(self) -> dict[TxId, Candidate]:
+        """All that can be offered to anybody now: at most ``bounds.max_candidates + 1``; of so many, the last in turn
+        last.
 
         One more, because the asker may be the author of one of them.
         """

@@ -60,8 +60,11 @@ class Bounds:
 
     max_parents: int = 64
     """Most updates that one may name as parents, so also the most models in one average."""
-    max_candidates: int = 1000
-    """Most updates that one selection compares: members take turns, each with its longest-standing author."""
+    max_candidates: int = 100_000
+    """Most updates that are offered: members take turns, each with its longest-standing author."""
+    max_compared: int = 1000
+    """Most updates that one selection compares; where more are offered, half as many, whose small sketches are most
+    like the asker's."""
     max_norm: float = 1e9
     """Largest Euclidean norm of a model."""
     max_first_step: float = 10.0
@@ -80,12 +83,17 @@ class Bounds:
     """Largest evidence of one selection."""
 
     @property
+    def shortlist(self) -> int:
+        """How many one selection compares where more than ``max_compared`` are offered."""
+        return (self.max_compared + 1) // 2
+
+    @property
     def limit_steps(self) -> bool:
         """Whether a step can be too long at all."""
         return min(self.max_first_step, self.max_step_growth, self.max_layer_growth) < NO_BOUND
 
     def __post_init__(self) -> None:
-        for name in ("max_parents", "max_candidates", "max_evidence_bytes"):
+        for name in ("max_parents", "max_candidates", "max_compared", "max_evidence_bytes"):
             _check_integer(f"bounds.{name}", getattr(self, name), low=1, high=2**31)
         if self.max_parents > 1024:
             raise GenesisError(f"bounds.max_parents is {self.max_parents}; the header's format allows 1024")

@@ -37,7 +37,7 @@ class Database:
     """
 
     def __init__(self, engine: Engine, *, data_dir: Path, min_free_bytes: int = 0) -> None:
-        self.engine = engine
+        self.engine, self.folder = engine, data_dir
         self.is_sqlite: bool = engine.dialect.name == "sqlite"
         self._folders = {data_dir, *([Path(str(engine.url.database)).parent] if self.is_sqlite else [])}
         self._min_free_bytes = min_free_bytes

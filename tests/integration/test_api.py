@@ -384,7 +384,7 @@ def test_health_version_and_metrics(server: Server) -> None:
     text = server.client.get("/metrics").text
     assert "dag_acfl_transactions 2.0" in text
     assert "dag_acfl_candidates 1.0" in text
-    assert "dag_acfl_most_candidates 1000.0" in text
+    assert "dag_acfl_most_candidates 100000.0" in text
     assert 'dag_acfl_publications_total{outcome="created"} 1.0' in text
     costs = server.client.get(v1.COSTS).json()
     figures = dict(line.split() for line in text.splitlines() if line.startswith("dag_acfl_") and "{" not in line)

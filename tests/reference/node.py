@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from fl_core.dag.graph import Node
 from tests.reference import graph
-from tests.reference.similarity import cosine, update_cosine
+from tests.reference.similarity import cosine, on_grid, update_cosine
+from tests.reference.sketch import nearest
 
 
 @dataclass
@@ -28,6 +31,7 @@ class NaiveNode:
     rule: str
     window_ms: int
     most: int
+    most_compared: int
     updates: dict[str, Update] = field(default_factory=dict)
     waiting: dict[str, Update] = field(default_factory=dict)
 
@@ -53,6 +57,10 @@ class NaiveNode:
             for each, update in self.updates.items()
         ]
         candidates = graph.candidates(nodes, asker=author, rule=self.rule, window_ms=self.window_ms, most=self.most)
+        if len(candidates) > self.most_compared:
+            updates = {each: self._update(self.updates[each].model) for each in candidates}
+            ranked = nearest(self._update(model), updates, seed=int(self.genesis[:16], 16))
+            candidates = sorted(ranked[: (self.most_compared + 1) // 2])
         others = [self.updates[each].model for each in candidates]
         own = [each for each in graph.newest_of_each_author(nodes) if self.updates[each].author == author]
         newest = own[0] if own else None
@@ -64,3 +72,10 @@ class NaiveNode:
             newest if self.rule == "newest" or newest in graph.tips(parents_of) else None,
             newest,
         )
+
+    def _update(self, model: list[float]) -> list[float]:
+        """A float32 model less genesis's, on its grid."""
+        update = [
+            float(np.float32(value) - np.float32(first)) for value, first in zip(model, self.genesis_model, strict=True)
+        ]
+        return [*map(float, on_grid(update))]

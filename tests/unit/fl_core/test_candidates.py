@@ -112,7 +112,7 @@ def test_a_chain_of_one_author_moves_nobody_elses_bounds(rule: str) -> None:
 
 @both_rules
 def test_a_thousand_new_names_crowd_nobody_out_who_was_there_before(rule: str) -> None:
-    tiny = TinyLedger(make_genesis(candidates=rule))
+    tiny = TinyLedger(make_genesis(candidates=rule, max_candidates=1000))
     honest = {*joined(tiny, "abcdef").values()}
     tiny.now_s = 1
     graph = tiny.ledger.graph
@@ -167,7 +167,7 @@ def test_who_may_not_publish_takes_nobodys_place(rule: str) -> None:
     assert offered(tiny) == listed
     joined(tiny, "u")
     assert offered(tiny) == listed
-    assert {each.transaction for each in tiny.node.candidate_rule.front()} == listed
+    assert {*tiny.node.candidate_rule.front()} == listed
 
 
 def test_who_goes_on_as_another_stands_where_that_one_stood() -> None:
@@ -199,7 +199,7 @@ def test_who_asks_makes_room_for_one_more_at_the_bound(rule: str) -> None:
     for name in "abcd":
         tiny.now_s += 1
         by |= joined(tiny, name)
-    assert {each.transaction for each in tiny.node.candidate_rule.front()} == {by["a"], by["b"], by["c"]}
+    assert {*tiny.node.candidate_rule.front()} == {by["a"], by["b"], by["c"]}
     assert offered(tiny) == {by["a"], by["b"]}
     assert offered(tiny, "a") == {by["b"], by["c"]}
     assert offered(tiny, "d") == {by["a"], by["b"]}
@@ -374,7 +374,7 @@ def test_what_acts_change_one_by_one_is_what_they_come_to_at_once_and_after_a_st
 
 
 def test_ten_thousand_one_off_names_leave_a_thousand_candidates_and_go_stale_together() -> None:
-    tiny = TinyLedger(make_genesis(candidates="newest"))
+    tiny = TinyLedger(make_genesis(candidates="newest", max_candidates=1000))
     ledger, rule = tiny.ledger, tiny.node.candidate_rule
 
     def add(number: int, *, seconds: int) -> TxId:

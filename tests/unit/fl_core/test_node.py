@@ -280,12 +280,15 @@ def test_one_parent_is_that_model_and_a_joiner_keeps_its_own() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([*CANDIDATE_RULES]), st.integers(1, 4), st.integers(1, 5))
-def test_questions_are_those_of_the_naive_twin(seed: int, rule: str, window_s: int, most: int) -> None:
+@given(
+    *(st.integers(0, 2**32 - 1), st.sampled_from([*CANDIDATE_RULES]), st.integers(1, 4), st.integers(1, 5)),
+    st.integers(1, 5),
+)
+def test_questions_are_those_of_the_naive_twin(seed: int, rule: str, window_s: int, most: int, compared: int) -> None:
     rng = random.Random(seed)
-    source = TinyLedger(make_genesis(candidates=rule, freshness_s=window_s, max_candidates=most))
+    source = TinyLedger(make_genesis(candidates=rule, freshness_s=window_s, max_candidates=most, max_compared=compared))
     node, start = node_of(source), flat(source.genesis.layout, source.genesis_model)
-    naive = NaiveNode(source.genesis_id, start.tolist(), rule, 1000 * window_s, most)
+    naive = NaiveNode(source.genesis_id, start.tolist(), rule, 1000 * window_s, most, compared)
     names = "abcdef"
     ids, models = [source.genesis_id], dict[TxId, Vector32]()
     for _ in range(15):

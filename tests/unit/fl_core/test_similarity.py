@@ -4,6 +4,7 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -408,3 +409,48 @@ class CandidateVectorsAgainstADictionary(RuleBasedStateMachine):
 
 TestCandidateVectorsAgainstADictionary = CandidateVectorsAgainstADictionary.TestCase
 TestCandidateVectorsAgainstADictionary.settings = settings(deadline=None, max_examples=30)
+
+
+class Rows:
+    """A file of rows, in memory."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Vector32] = {}
+
+    def write(self, row: int, values: Vector32) -> None:
+        self.rows[row] = values.copy()
+
+    def read(self, rows: Sequence[int]) -> Matrix32:
+        return np.stack([self.rows[row] for row in rows])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_rows_in_a_file_answer_as_rows_in_memory_do(seed: int) -> None:
+    rng, names = np.random.default_rng(seed), [TxId(f"{number:02}") for number in range(12)]
+    genesis, model = (rng.standard_normal(5, dtype=np.float32) for _ in range(2))
+    file = Rows()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fl_core.similarity.IN_MEMORY", 3)
+        both = CandidateVectors(genesis), CandidateVectors(genesis, file=file)
+        for _ in range(40):
+            name, vector = names[rng.integers(12)], rng.standard_normal(5, dtype=np.float32)
+            for each in both:
+                if name in each:
+                    each.discard(name)
+                else:
+                    each.add(name, vector)
+        wanted = [name for name in names if name in both[0]]
+        some = [*rng.permutation(wanted)[: rng.integers(1, 13)]]
+        for ask in (wanted, some):
+            ours, theirs = (compare(each, model, ask) for each in both)
+            assert bits(ours) == bits(theirs)
+        assert both[0].nearest(model, 4) == both[1].nearest(model, 4)
+        assert both[0].nearest(model, 40) == both[1].nearest(model, 40)
+        held, filed = (each.latest(5) for each in both)
+        assert held.ids == filed.ids
+        if held.ids:
+            places = range(len(held.ids))
+            assert held.nearest(model, places, within=9.0) == filed.nearest(model, places, within=9.0)
+        assert [both[0].distance(model, name) for name in names] == [both[1].distance(model, name) for name in names]
+    assert bool(file.rows) or len(wanted) <= 3
