@@ -185,13 +185,13 @@ def test_a_model_that_is_pruned_while_it_is_read_is_not_called_damaged(journal: 
     models = CachedModelStore(zeros, LAYOUT, cache_bytes=0)  # type: ignore[arg-type]
     with pytest.raises(ModelPrunedError):
         models.vector(digest)
-    with pytest.raises(ModelPrunedError), models.sources([digest]) as sources:
+    with pytest.raises(ModelPrunedError), models.sources([digest], beside={}) as sources:
         sources[0].read(0, LAYOUT.num_parameters)
     damaged = Faulty(journal, model=lambda _: bytes(LAYOUT.nbytes), open_model=lambda _: Hollow(LAYOUT.nbytes))
     models = CachedModelStore(damaged, LAYOUT, cache_bytes=0)  # type: ignore[arg-type]
     with pytest.raises(ModelCorruptError):
         models.vector(digest)
-    with pytest.raises(ModelCorruptError), models.sources([digest]) as sources:
+    with pytest.raises(ModelCorruptError), models.sources([digest], beside={}) as sources:
         sources[0].read(0, LAYOUT.num_parameters)
 
 

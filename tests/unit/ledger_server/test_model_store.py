@@ -118,7 +118,7 @@ def test_an_unknown_model_is_none_and_has_no_vector() -> None:
     assert models.get(nothing) is None
     with pytest.raises(ModelUnknownError):
         models.vector(nothing)
-    with pytest.raises(ModelUnknownError), models.sources([nothing]):
+    with pytest.raises(ModelUnknownError), models.sources([nothing], beside={}):
         pass
 
 
@@ -136,7 +136,7 @@ def test_a_damaged_model_is_not_found_nor_remembered(at: int) -> None:
 
 
 def average(models: CachedModelStore, digests: list[Digest]) -> np.ndarray:
-    with models.sources(digests) as sources:
+    with models.sources(digests, beside={}) as sources:
         return FedAvg().aggregate(sources, [1.0] * len(sources))
 
 
@@ -182,10 +182,10 @@ def a_part(source: VectorSource) -> None:
 def test_the_order_of_reading_hides_no_damage(read: Callable[[VectorSource], None]) -> None:
     disk = Disk()
     sound, broken = disk.keep(numbered(1)), disk.keep(numbered(2))
-    with models_on(disk).sources([sound]) as sources:
+    with models_on(disk).sources([sound], beside={}) as sources:
         read(sources[0])
     disk.damage(broken)
-    with pytest.raises(ModelCorruptError), models_on(disk).sources([broken]) as sources:
+    with pytest.raises(ModelCorruptError), models_on(disk).sources([broken], beside={}) as sources:
         read(sources[0])
 
 
@@ -193,7 +193,7 @@ def test_a_model_that_nobody_read_is_not_read_only_to_be_checked() -> None:
     disk = Disk()
     broken = disk.keep(numbered(2))
     disk.damage(broken)
-    with models_on(disk).sources([broken]) as sources:
+    with models_on(disk).sources([broken], beside={}) as sources:
         assert sources[0].size == SIZE
 
 
