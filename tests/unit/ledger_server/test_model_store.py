@@ -218,6 +218,6 @@ def test_a_model_of_half_the_precision_is_converted_and_checked() -> None:
 def test_readers_are_closed_when_the_average_fails() -> None:
     disk = Disk()
     digests: Sequence[Digest] = [disk.keep(numbered(first)) for first in (1, 2)]
-    with pytest.raises(ZeroDivisionError), models_on(disk).sources(list(digests)):
+    with pytest.raises(ZeroDivisionError), models_on(disk).sources(list(digests), beside={}):
         raise ZeroDivisionError
     assert disk.open == 0
