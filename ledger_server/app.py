@@ -146,7 +146,7 @@ def create_app(
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             workers = current_default_thread_limiter()
             workers.total_tokens = settings.worker_threads
-            metrics.measured(metrics.queue_length, lambda: workers.statistics().tasks_waiting)
+            metrics.measured(metrics.queue_length, lambda: state.threads.waiting + workers.statistics().tasks_waiting)
             async with AsyncExitStack() as running:
                 running.callback(resources.close)
                 following, gossip = app.state.following, app.state.gossip

@@ -319,7 +319,8 @@ class Settings(BaseSettings):
         default=8,
         ge=1,
         le=256,
-        description="Threads of each process for database and model work; the event loop does none of it.",
+        description="Threads of each process for database and model work; the event loop does none of it. Requests of "
+        "one caller have as many as are left at most: alone, half.",
     )
     docs_enabled: bool = Field(default=True, description="Whether `/docs` and `/openapi.json` are served.")
     min_free_bytes: int = Field(

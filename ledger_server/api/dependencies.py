@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Final, TypeVar
 
-from anyio.to_thread import run_sync
 from fastapi import Depends, Path, Query, Request
 from prometheus_client import Counter, Histogram
 
@@ -16,6 +15,7 @@ from ledger_server.gossip.runtime import Gossip
 from ledger_server.http.access import holder_of
 from ledger_server.http.problems import Problem
 from ledger_server.http.state import ServerState
+from ledger_server.http.threads import in_worker
 from ledger_server.publishing import LedgerService
 
 MAX_PAGE: Final = 1000
@@ -73,12 +73,12 @@ async def run_with_peers(work: Callable[[], T], *, gossip: Gossip, request: Requ
     A client may have come from another server: what it was told there may be on its way.
     """
     try:
-        return await run_sync(work)
+        return await in_worker(work)
     except (TransactionUnknownError, ParentsUnknownError) as error:
         unknown = error.missing if isinstance(error, ParentsUnknownError) else (error.transaction,)
         if not await gossip.seek([TxId(each) for each in unknown], client=holder_of(request.scope)):
             raise
-        return await run_sync(work)
+        return await in_worker(work)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Final
 
-from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
@@ -14,6 +13,7 @@ from ledger_server.api.dependencies import Cursors, ServiceDep
 from ledger_server.api.documentation import problems
 from ledger_server.api.serializers import alarm_out, transaction_out
 from ledger_server.http.access import Access, requires
+from ledger_server.http.threads import in_worker
 from ledger_server.publishing import LedgerService
 from ledger_server.reading import TransactionView
 
@@ -56,7 +56,7 @@ async def _stream(service: LedgerService, cursors: Cursors, arrival: int) -> Asy
         while not service.listeners.closed:
             news.clear()  # before reading: what comes meanwhile sets it again
             while arrival < len(service.ledger) - 1:
-                for view in await run_sync(partial(service.page, after=arrival, limit=_PAGE)):
+                for view in await in_worker(partial(service.page, after=arrival, limit=_PAGE)):
                     arrival = view.stored.arrival
                     yield _event(view, cursors)
                     for alarm in service.alarms.of(view.stored.transaction.id):

@@ -5,7 +5,6 @@ Nothing here needs a client's token, and no client may call it. A banned peer is
 
 from typing import Annotated, Final
 
-from anyio.to_thread import run_sync
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
@@ -46,6 +45,7 @@ from ledger_server.gossip.runtime import Gossip
 from ledger_server.http.access import MAX_PEER_BODY, Access, PeerDep, requires, verified_peer
 from ledger_server.http.body import read_body
 from ledger_server.http.problems import Problem
+from ledger_server.http.threads import in_worker
 
 _BYTES: Final = "application/octet-stream"
 
@@ -88,7 +88,7 @@ async def changes(
     limit: Annotated[int, Query(ge=1, le=MAX_CHANGES)] = MAX_CHANGES,
 ) -> Response:
     """What came to this server after a cursor that it gave."""
-    page = await run_sync(gossip.answer, GetChanges(after, limit))
+    page = await in_worker(gossip.answer, GetChanges(after, limit))
     if isinstance(page, CursorUnknown):
         raise CursorUnknownError("the cursor is of another journal; start again without one")
     assert isinstance(page, Changes), "what answers GetChanges"
@@ -105,7 +105,7 @@ async def changes(
 async def get_transactions(request: Request, peer: PeerDep, gossip: GossipDep, server: ServerDep) -> Response:
     """Headers, signatures and attachments; what does not fit into one answer is asked for again."""
     asked = await json_body(request, wire.TransactionsRequest)
-    found = await run_sync(gossip.answer, GetTransactions(tuple(map(TxId, asked.ids))))
+    found = await in_worker(gossip.answer, GetTransactions(tuple(map(TxId, asked.ids))))
     assert isinstance(found, Transactions), "what answers GetTransactions"
     data = encode_transactions(found.found, found.unknown)
     server.metrics.gossip_served_bytes.labels(peer.name, "transactions").inc(len(data))
@@ -120,7 +120,7 @@ async def get_model(
     """A transaction's model; ``Range`` goes on where an earlier fetch broke off; ``Accept`` may name a base."""
     base = accepted_base(request.headers)
     if base is not None and "range" not in request.headers:
-        coded = await run_sync(service.aggregates.coded, Digest(digest), base)
+        coded = await in_worker(service.aggregates.coded, Digest(digest), base)
         if coded is not None:
             server.metrics.gossip_served_bytes.labels(peer.name, "model").inc(len(coded))
             headers = {"content-length": str(len(coded)), "vary": "accept"}
@@ -156,7 +156,7 @@ async def get_models(request: Request, peer: PeerDep, service: LatelyDep, server
                 parts += [LENGTH.pack(len(model)), model]
         return b"".join(parts)
 
-    data = await run_sync(read)
+    data = await in_worker(read)
     server.metrics.gossip_served_bytes.labels(peer.name, "model").inc(len(data))
     return Response(data, media_type=_BYTES)
 
@@ -197,7 +197,7 @@ async def reconcile(request: Request, gossip: GossipDep) -> Response:
 @requires(Access.PEER)
 async def checkpoint(peer: PeerDep, gossip: GossipDep, server: ServerDep) -> Response:
     """For a peer that joins and needs models that nobody serves any more."""
-    data = await run_sync(gossip.checkpoint)
+    data = await in_worker(gossip.checkpoint)
     server.metrics.gossip_served_bytes.labels(peer.name, "checkpoint").inc(len(data))
     return Response(data, media_type=_BYTES)
 

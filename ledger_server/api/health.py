@@ -1,5 +1,6 @@
 """Whether the server lives and can serve, what it is, its metrics, and what its problems mean."""
 
+import asyncio
 import logging
 import shutil
 import time
@@ -33,13 +34,14 @@ async def healthz() -> Response:
 
 @router.get("/readyz", response_model=v1.HealthOut)
 @requires(Access.OPEN)
-def readyz(service: LatelyDep, server: ServerDep, gossip: GossipDep) -> Response:
+async def readyz(service: LatelyDep, server: ServerDep, gossip: GossipDep) -> Response:
     """A client would be served: the database answers, a model finds room, what peers hold is here, no stop is near."""
     server.readiness_asked_s = time.monotonic()
     if server.draining:
         raise Problem("draining", "the server is shutting down")
     try:
-        service.store.check(service.genesis.layout.nbytes)
+        async with server.checking:  # in a thread that no request takes
+            await asyncio.to_thread(service.store.check, service.genesis.layout.nbytes)
     except StoreError as error:  # whoever asks needs no token
         logger.error("not ready", extra={"error": error.code, "reason": str(error)})  # noqa: TRY400 -- no bug
         raise Problem(error.code, "nothing can be stored now; the server's log says why") from None

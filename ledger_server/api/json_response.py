@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from anyio.to_thread import run_sync
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from fl_core.wire import v1
 from ledger_server.api.model_response import matches
+from ledger_server.http.threads import in_worker
 from ledger_server.publishing import LedgerService
 
 _MIN_BYTES: Final = 1400
@@ -41,7 +41,7 @@ class JsonResponse(Response):
             self.headers.add_vary_header("Accept-Encoding")
             if _takes_gzip(Headers(scope=scope).get("accept-encoding", "")):
                 is_long = len(self.body) > _MAX_INLINE_BYTES
-                self.body = await run_sync(_compressed, self.body) if is_long else _compressed(self.body)
+                self.body = await in_worker(_compressed, self.body) if is_long else _compressed(self.body)
                 self.headers.update({"content-encoding": "gzip", "content-length": str(len(self.body))})
         await super().__call__(scope, receive, send)
 

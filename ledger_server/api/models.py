@@ -1,6 +1,5 @@
 """Fetch models and aggregates by the SHA-256 of their bytes."""
 
-from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -11,6 +10,7 @@ from ledger_server.api.dependencies import HexPath, LatelyDep
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.model_response import bytes_response
 from ledger_server.http.access import Access, requires
+from ledger_server.http.threads import in_worker
 from ledger_server.publishing import LedgerService
 
 router: APIRouter = APIRouter(tags=["models"])
@@ -40,4 +40,4 @@ async def get_model(digest: HexPath, request: Request, service: LatelyDep) -> Re
 async def model_bytes(service: LedgerService, digest: Digest) -> Buffer:
     """A model's bytes; what is in memory needs no thread. Raises as ``Aggregates.model``."""
     data = service.models.cached(digest)
-    return await run_sync(service.aggregates.model, digest) if data is None else data
+    return await in_worker(service.aggregates.model, digest) if data is None else data

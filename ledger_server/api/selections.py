@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Any
 
-from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -19,6 +18,7 @@ from ledger_server.api.serializers import model_reference, selection_out
 from ledger_server.http.access import Access, requires, token_of
 from ledger_server.http.body import media_type, read_body
 from ledger_server.http.problems import Problem
+from ledger_server.http.threads import in_worker
 
 router: APIRouter = APIRouter(tags=["selections"])
 
@@ -115,5 +115,5 @@ async def select_without(selection: HexPath, parent: HexPath, request: Request, 
         verify(PublicKey(key), TxId(selection), bytes.fromhex(asked.signature or ""), role=Role.ASKER)
     if token is not None:
         token.check_author(asker, service.acts.authors)
-    digest = await run_sync(partial(service.selections.without, Digest(selection), TxId(parent), asker=asker))
+    digest = await in_worker(partial(service.selections.without, Digest(selection), TxId(parent), asker=asker))
     return answer(model_reference(digest, service.genesis.layout.nbytes))

@@ -13,10 +13,12 @@ Whether a signature verifies is decided in ``http.peer_signature``, which token 
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Final, TypeVar
+from functools import partial, wraps
+from inspect import iscoroutinefunction
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
@@ -31,6 +33,7 @@ from ledger_server.http.limits import TimedExchange
 from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import Problem
 from ledger_server.http.state import EXCHANGE, ServerState
+from ledger_server.http.threads import in_worker
 from ledger_server.peers import Peer
 from ledger_server.settings import Guarded, is_loopback
 from ledger_server.tokens import Scope as TokenScope
@@ -45,8 +48,6 @@ _DECLARED: Final = "dag_acfl_access"
 _CALLER: Final = "caller"
 _RECORD: Final = "token_record"
 _UPDATE: Final = "update"
-
-Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
 
 
 class Access(Enum):
@@ -66,12 +67,17 @@ class Access(Enum):
     """A signature of a peer on the list, always."""
 
 
-def requires(access: Access) -> Callable[[Endpoint], Endpoint]:
-    """Declare what a route asks; stands directly above its function."""
+def requires(access: Access) -> Callable[[Callable[..., object]], Callable[..., Awaitable[object]]]:
+    """Declare what a route asks; stands directly above its function, which is done in a worker thread unless async."""
 
-    def declare(endpoint: Endpoint) -> Endpoint:
-        setattr(endpoint, _DECLARED, access)
-        return endpoint
+    def declare(function: Callable[..., object]) -> Callable[..., Awaitable[object]]:
+        @wraps(function)
+        async def endpoint(**arguments: object) -> object:
+            return await in_worker(partial(function, **arguments))
+
+        found: Callable[..., Awaitable[object]] = function if iscoroutinefunction(function) else endpoint
+        setattr(found, _DECLARED, access)
+        return found
 
     return declare
 

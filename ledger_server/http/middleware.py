@@ -61,6 +61,7 @@ class RequestMiddleware:
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id
         scope["state"][EXCHANGE] = exchange = TimedExchange(scope, receive, send, server)
+        server.threads.serve(lambda: exchange.holder)
         status = 0
 
         async def answer(message: Message) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -240,9 +241,11 @@ def test_a_device_without_a_key_may_send_twice_at_once(run: Callable[..., Runnin
     assert {answer.json()["author"] for answer in answers} == {first["author"]}
 
 
-def test_liveness_is_answered_while_all_workers_wait_for_beast(run: Callable[..., Running]) -> None:
+def test_others_and_supervisors_are_answered_while_all_threads_that_one_may_have_wait_for_beast(
+    run: Callable[..., Running],
+) -> None:
     genesis = make_genesis(selector="beast", max_step_growth=1000.0)
-    running = run(genesis, first=model(0.01, 0.01, 0.01), worker_threads=2)
+    running = run(genesis, first=model(0.01, 0.01, 0.01), worker_threads=4)
     asked, answer = threading.Semaphore(0), threading.Event()
 
     def wait_and_detect(sequence: Vector64, priors: BeastPriors) -> Vector64:
@@ -263,8 +266,13 @@ def test_liveness_is_answered_while_all_workers_wait_for_beast(run: Callable[...
         try:
             assert all(asked.acquire(timeout=WAIT_S) for _ in range(2))
             for _ in range(5):
-                assert client.get("/healthz").status_code == 200
-            assert not any(each.done() for each in answers), "both workers were waiting all the time"
+                assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200
+                other = HTTPConnection(running.live.host, running.live.port, WAIT_S, source_address=("127.0.0.2", 0))
+                other.request("GET", v1.TIPS)
+                assert other.getresponse().status == 200
+                other.close()
+            assert not any(each.done() for each in answers), "both threads were waiting all the time"
+            assert not asked.acquire(blocking=False), "and the others for their turn"
         finally:
             answer.set()
         assert [each.result(WAIT_S).status_code for each in answers] == [201] * 4
