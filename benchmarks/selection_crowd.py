@@ -124,7 +124,8 @@ class Models:
         self.genesis = self._read(0, 1)[0]
 
     def client(self, number: int) -> Vector32:
-        return self._read(1 + number, 1)[0]
+        found: Vector32 = self._read(1 + number, 1)[0]
+        return found
 
     def most_alike(self, askers: Iterable[int], clients: int) -> dict[int, list[int]]:
         """The other models of each asker's cluster whose updates are most like its own, by an exact scan."""
