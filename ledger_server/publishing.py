@@ -230,7 +230,12 @@ class LedgerService(LedgerView):
             ModelError, TransactionError, SelectionUnknownError, QuotaExceededError: Refused; nothing has changed.
             BaseUnknownError: The model that it is coded by is not at hand here.
         """
+        selection = publication.selection
+        record = None if selection is None else self.selections.selection_or_forwarded(selection, forwarded)
         if is_coded:
+            self.follow()
+            chosen = () if record is None else record.evidence.selection.parents
+            self._require_parents(publication.parents or chosen, beside=())  # before a few bytes cost a whole model
             model = self.aggregates.rebuilt(model)
         digest = digest_of(model)
         if publication.claimed_model not in (None, digest):
@@ -241,8 +246,6 @@ class LedgerService(LedgerView):
             )
         vector = check_model(self.genesis.layout, model, max_abs=self.genesis.bounds.max_abs_value)
         facts = ModelFacts(digest, len(model), Figures(model_norm(vector)))
-        selection = publication.selection
-        record = None if selection is None else self.selections.selection_or_forwarded(selection, forwarded)
         try:
             draft = self._prepare(publication, facts, record)
         except DagAcflError:

@@ -21,7 +21,7 @@ from fl_core.wire import v1
 from ledger_server.app import create_app
 from ledger_server.gossip.unfolding import Unfolding
 from ledger_server.settings import load_settings
-from tests.builders import ISSUER, LAYOUT, make_genesis, model
+from tests.builders import ISSUER, LAYOUT, START, make_genesis, model, new_secret
 from tests.live import run_app
 from tests.serving import NOW_MS, Server, prepare, publication, serving, signed
 from tests.tiny_trainer import TinyTrainer
@@ -60,6 +60,15 @@ def test_who_codes_by_a_model_that_is_not_here_is_asked_for_the_whole(server: Se
     assert sent(server, model(1), coded) == (409, "/problems/base-unknown")
     alone = encode_step(LAYOUT, model(1), None, base_digest=Digest(ZERO_ID))
     assert sent(server, model(1), alone)[0] == 201
+
+
+def test_a_coded_model_upon_unknown_parents_is_refused_before_it_is_decoded(server: Server) -> None:
+    parts = publication(
+        {"num_examples": 1, "secret": new_secret(), "parents": ["ab" * 32], "start": START}, b"no model"
+    )
+    name, data, _ = parts["model"]
+    answer = server.client.post(v1.TRANSACTIONS, files={**parts, "model": (name, data, v1.STEP_MEDIA_TYPE)})
+    assert (answer.status_code, answer.json()["type"]) == (409, "/problems/parents-unknown")
 
 
 def test_hostile_bodies_are_refused_and_change_nothing(server: Server) -> None:
