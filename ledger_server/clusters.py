@@ -43,21 +43,22 @@ class Clusters:
         self._found: v1.ClustersOut | None = None
         self._rests_until_s = 0.0
 
-    def lately(self) -> v1.ClustersOut:
-        """The clusters, of the ledger as it is or, where finding them takes long, as it was when they were found."""
+    def lately(self) -> v1.ClustersOut | None:
+        """The clusters, of the ledger as it is or, where finding them takes long, as it was when they were found.
+
+        None while another thread finds the first.
+        """
         found = self._found
         if found is not None and (found.transactions == len(self._view.ledger) or self._now_s() < self._rests_until_s):
             return found
-        if not self._finding.acquire(blocking=found is None):
-            assert found is not None, "who has nothing waits"
-            return found
+        if not self._finding.acquire(blocking=False):
+            return self._found
         try:
             if self._found is found:
                 began = self._cpu_s()
                 self._found = self._find()
                 if (took := self._cpu_s() - began) > _LONG_S:
                     self._rests_until_s = self._now_s() + _REST * took
-            assert self._found is not None, "it has been found, here or while this thread waited"
             return self._found
         finally:
             self._finding.release()

@@ -13,6 +13,7 @@ from ledger_server.api.documentation import binary
 from ledger_server.api.json_response import answer, answer_unless_known
 from ledger_server.api.serializers import alarm_out, model_reference, peer_out, quarantine_out, rfc3339, transaction_out
 from ledger_server.http.access import Access, requires
+from ledger_server.http.admission import too_busy
 from ledger_server.publishing import LedgerService
 from ledger_server.reading import TransactionView
 from ledger_server.store.journal import StoredTransaction
@@ -79,7 +80,8 @@ def _tip(stored: StoredTransaction) -> v1.TipOut:
 @requires(Access.READ)
 def get_clusters(request: Request, service: ServiceDep) -> Response:
     """Who approves whom among the latest 20,000 transactions: Louvain communities, and modularity (DAG-ACFL, Eq. 6)."""
-    found = service.clusters.lately()
+    if (found := service.clusters.lately()) is None:
+        raise too_busy()
     return answer_unless_known(request, service, lambda: found, transactions=found.transactions)
 
 

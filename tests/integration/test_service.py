@@ -35,6 +35,7 @@ from fl_core.sync.items import ItemSet
 from fl_core.trust.lineage import Suspects
 from fl_core.trust.quarantine import Quarantine
 from fl_core.types import Digest, TxId, digest_of
+from fl_core.wire.v1 import ClustersOut
 from ledger_server.clusters import Clusters
 from ledger_server.founding import create_ledger
 from ledger_server.gossip.runtime import Gossip
@@ -158,22 +159,31 @@ def everything(service: LedgerService) -> tuple[object, ...]:
     return count, tips, seen(service), service.approvals(lately=1000)[1].counts, service.header_bytes()
 
 
-def test_clusters_that_take_long_to_find_are_found_again_after_twenty_times_as_long(service: LedgerService) -> None:
-    now_s, spent_s = 0.0, 0.0
+def test_clusters_that_take_long_to_find_keep_nobody_waiting_and_are_found_again_after_twenty_times_as_long(
+    service: LedgerService,
+) -> None:
+    now_s, spent_s, meanwhile = 0.0, 0.0, []
 
     def cpu_s() -> float:
         nonlocal spent_s
         spent_s += 2  # from before to after
+        meanwhile.append(clusters.lately())
         return spent_s
+
+    def found() -> ClustersOut:
+        lately = clusters.lately()
+        assert lately is not None
+        return lately
 
     clusters = Clusters(service, cpu_s=cpu_s, now_s=lambda: now_s)
     publish(service, 2, 1, 1, 1)
-    assert clusters.lately().transactions == 2
+    assert found().transactions == 2
+    assert meanwhile[0] is None, "who asks while the first are being found is told to come again"
     publish(service, 3, 1, 1, 1)
     now_s = 39
-    assert clusters.lately().transactions == 2
+    assert found().transactions == 2
     now_s = 40
-    assert [len(each.authors) for each in clusters.lately().clusters] == [1, 1]
+    assert [len(each.authors) for each in found().clusters] == [1, 1]
 
 
 # -- publishing ---------------------------------------------------------------------------------------
