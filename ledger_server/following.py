@@ -8,12 +8,14 @@ from typing import Final
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
-from ledger_server.store.errors import StoreError
+from ledger_server.store.errors import StoreError, StoreUnavailableError
 
 logger: logging.Logger = logging.getLogger(__name__)
 
 EVERY_S: Final = 0.2
 """How often the journal is looked at though nobody asks: those who listen to events wait so long, and peers."""
+WITHIN_S: Final = 10.0
+"""A question that has waited so long for the journal is told that the database does not answer."""
 
 
 class Following:
@@ -24,10 +26,11 @@ class Following:
 
     Args:
         look: Takes in what is new, in a thread.
+        within_s: How long a question waits for that.
     """
 
-    def __init__(self, look: Callable[[], object]) -> None:
-        self._look = look
+    def __init__(self, look: Callable[[], object], *, within_s: float = WITHIN_S) -> None:
+        self._look, self._within_s = look, within_s
         self._under_way: asyncio.Task[None] | None = None
         self._next: asyncio.Task[None] | None = None
         self._thread: CapacityLimiter | None = None
@@ -36,11 +39,15 @@ class Following:
         """Return when all that was in the journal at the call is in view.
 
         Raises:
-            StoreError: The journal cannot be read.
+            StoreError: The journal cannot be read, or not in time.
         """
         if self._next is None:
             self._next = asyncio.get_running_loop().create_task(self._after(self._under_way))
-        await asyncio.shield(self._next)
+        try:
+            async with asyncio.timeout(self._within_s):
+                await asyncio.shield(self._next)
+        except TimeoutError:
+            raise StoreUnavailableError(f"the database has not answered for {self._within_s:g} s") from None
 
     async def _after(self, former: asyncio.Task[None] | None) -> None:
         if former is not None:

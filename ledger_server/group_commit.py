@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Generic, TypeVar
 
-from ledger_server.store.errors import StoreUnavailableError
+from ledger_server.store.errors import DiskNearlyFullError, StoreUnavailableError
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -30,7 +30,8 @@ class GroupCommit(Generic[Item, Outcome]):
     Args:
         write: Writes items together, one call at a time, in the order in which they came. Gives the outcome of each,
             an exception where one alone is refused. Where it raises, none is written: all are told so where the
-            database is unavailable; else each is written alone, so that one that is broken spoils no other.
+            database is unavailable; else each is written alone, so that one that is broken, or finds no room, spoils
+            no other.
         fits: Whether a thread's items may be written together with those of others before them.
     """
 
@@ -85,7 +86,7 @@ class GroupCommit(Generic[Item, Outcome]):
         try:
             return self._write(items)
         except BaseException as error:  # noqa: BLE001 -- nobody may be left waiting
-            is_broken = isinstance(error, Exception) and not isinstance(error, StoreUnavailableError)
-            if is_broken and len(items) > 1:
+            is_down = isinstance(error, StoreUnavailableError) and not isinstance(error, DiskNearlyFullError)
+            if isinstance(error, Exception) and not is_down and len(items) > 1:
                 return [outcome for item in items for outcome in self._outcomes([item])]
             return [error] * len(items)

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.engine import Engine
 
 from ledger_server.store.engine import BUSY_TIMEOUT_MS, our_errors, reading, sqlite_code, writing
-from ledger_server.store.errors import StoreUnavailableError, SyncFailedError
+from ledger_server.store.errors import DiskNearlyFullError, StoreUnavailableError, SyncFailedError
 
 _READING: Final = "the database cannot be read"
 _LOG_WAIT_MS: Final = 500
@@ -106,7 +106,7 @@ class Database:
         """See that so many bytes can be written and ``min_free_bytes`` stay free. PostgreSQL's own disk is not seen.
 
         Raises:
-            StoreUnavailableError: They cannot.
+            DiskNearlyFullError: They cannot.
         """
         if not self._min_free_bytes:
             return
@@ -114,7 +114,7 @@ class Database:
             room = min(shutil.disk_usage(folder).free for folder in self._folders) - self._min_free_bytes
         # Pages that a pruning has freed are written again before SQLite's file grows.
         if room < nbytes and room + (self.reusable_bytes() or 0) < nbytes:
-            raise StoreUnavailableError(
+            raise DiskNearlyFullError(
                 f"the disk is nearly full: with less than {self._min_free_bytes / 1e6:.0f} MB free nothing is written; "
                 "free some space"
             )

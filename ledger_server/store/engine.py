@@ -276,10 +276,14 @@ def _from_sqlite(cause: sqlite3.Error, *, doing: str) -> StoreError:
 def _from_postgresql(cause: BaseException, *, doing: str) -> StoreError:
     first_line = str(cause).strip().partition("\n")[0] or type(cause).__name__
     state = getattr(cause, "sqlstate", None)
-    # Classes of SQLSTATE: 08 connection, 53 no room, 57 shut down or cancelled, 58 system error, 28 not allowed;
-    # without a state the connection never stood or is gone.
+    # Classes of SQLSTATE: 08 connection, 28 not allowed, 40 two that waited for each other, 53 no room, 57 shut down or
+    # cancelled, 58 system error; without a state the connection never stood or is gone.
     kind = type(cause).__name__
-    if state is None or state[:2] in {"08", "28", "3D", "53", "55", "57", "58", "XX"} or kind == "OperationalError":
+    if (
+        state is None
+        or state[:2] in {"08", "28", "3D", "40", "53", "55", "57", "58", "XX"}
+        or kind == "OperationalError"
+    ):
         return StoreUnavailableError(doing, private=first_line)
     return StoreInconsistentError(doing, private=first_line)
 

@@ -33,6 +33,10 @@ class StoreUnavailableError(StoreError):
     code = "store-unavailable"
 
 
+class DiskNearlyFullError(StoreUnavailableError):
+    """There is no room for so much; there may be for less."""
+
+
 class SyncFailedError(StoreUnavailableError):
     """What was written could not be brought to the disk, for whatever reason.
 

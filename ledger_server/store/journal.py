@@ -381,7 +381,14 @@ class Store:
         """
         self.database.require_room(nbytes)
         with self.database.writing(durable=True) as connection:
-            yield lambda entries: all(self._write(connection, entry) for entry in self._following(entries))
+
+            def append(entries: Sequence[Entry]) -> bool:
+                if not all(self._write(connection, entry) for entry in self._following(entries)):
+                    return False
+                pending.adopt(connection, [entry.stored.transaction.header.attachment_digest for entry in entries])
+                return True
+
+            yield append
 
     def append_all(self, entries: Sequence[Entry]) -> bool:
         """Write transactions with models and attachments at the expected position of the journal, durably: all or none.
@@ -439,7 +446,6 @@ class Store:
                 connection.execute(_ADD_SKETCH, row)
         if attachment is not None and not before.has_attachment:
             connection.execute(_ADD_ATTACHMENT, {"digest": header.attachment_digest, "data": attachment})
-            pending.adopt(connection, header.attachment_digest)
         connection.execute(
             _ADD_TRANSACTION,
             {

@@ -3,7 +3,7 @@
 Kept for a while, and forgotten by age and by number.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, Delete, Table, bindparam, delete, or_, select, text
@@ -60,6 +60,6 @@ def forget(connection: Connection, *, before_ms: int, keep: int) -> int:
     return sum(connection.execute(each, {"before": before_ms, "keep": keep}).rowcount for each in _FORGET)
 
 
-def adopt(connection: Connection, digest: Digest) -> None:
-    """A selection was published: from now on it is the ledger's, and never forgotten."""
-    connection.execute(_ADOPT, {"of": digest})
+def adopt(connection: Connection, digests: Iterable[Digest]) -> None:
+    """Selections were published: from now on they are the ledger's, and never forgotten. In the order of ``keep``."""
+    connection.execute(_ADOPT, [{"of": digest} for digest in sorted(digests)])

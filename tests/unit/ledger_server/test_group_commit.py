@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ledger_server.group_commit import GroupCommit
-from ledger_server.store.errors import StoreUnavailableError
+from ledger_server.store.errors import DiskNearlyFullError, StoreUnavailableError
 from tests.live import eventually
 
 Batch = Sequence[int]
@@ -76,6 +76,17 @@ def test_one_that_cannot_be_written_spoils_no_other() -> None:
     writer = Writer(2, 3, 4, doubled=doubled)
     assert writer.outcomes() == [0, 4, broken, 8]
     assert writer.batches == [[0], [2, 3, 4], [2], [3], [4]]
+
+
+def test_those_for_whom_the_disk_has_no_room_together_are_written_alone() -> None:
+    def on_a_small_disk(batch: Batch) -> list[int]:
+        if len(batch) > 1:
+            raise DiskNearlyFullError("the disk is nearly full")
+        return doubles(batch)
+
+    writer = Writer(1, 2, doubled=on_a_small_disk)
+    assert writer.outcomes() == [0, 2, 4]
+    assert writer.batches == [[0], [1, 2], [1], [2]]
 
 
 def test_what_one_thread_brings_together_is_written_in_one_go_and_each_is_told() -> None:
