@@ -26,12 +26,13 @@ Calls must not overlap; the caller holds one lock or owns the node in one thread
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from fl_core.dag.acts import SignedAct
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import ActInvalidError, GossipFrameError
+from fl_core.errors import ActInvalidError, DagAcflError, GossipFrameError
 from fl_core.joining import ServedCheckpoint
 from fl_core.ledger import Ledger
 from fl_core.sync.act_set import ActSet
@@ -289,7 +290,10 @@ class GossipNode:
 
     def _look_up(self, bundles: Sequence[TransactionBundle], others: Sequence[TxId]) -> None:
         """Find out at once which of these, and of their parents, are here."""
-        parents = [parent for bundle in bundles for parent in bundle.transaction.header.parents]
+        parents: list[TxId] = []
+        for bundle in bundles:
+            with suppress(DagAcflError):  # one that is none is refused when it is its turn
+                parents += bundle.transaction.header.parents
         self._ledger.graph.nodes.look_up(dict.fromkeys([*others, *(bundle.id for bundle in bundles), *parents]))
 
     def _page_came(self, peer: Peer, page: Changes, now_s: float) -> list[Effect]:
