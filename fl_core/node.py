@@ -492,7 +492,7 @@ class LedgerNode:
         aggregate: Digest,
         led_back_from: TxId | None = None,
     ) -> Evidence:
-        """What is kept of a selection: of the candidates, all that could have been taken, and some more.
+        """What is kept of a selection: of the candidates, those that were taken, and as many that came next.
 
         Args:
             selection: The outcome.
@@ -504,7 +504,7 @@ class LedgerNode:
             led_back_from: The update that was asked with, where it is withheld and ``reference``, or genesis where that
                 is None, stands for it.
         """
-        kept = max(_MIN_EVIDENCE, 2 * self.genesis.bounds.max_parents)
+        kept = max(_MIN_EVIDENCE, 2 * selection.cut)
         models = 0 if selection.source == "own" else len(selection.parents)
         weights: tuple[float, ...] = ()
         if models and self.genesis.aggregator.name == "fedavg":
