@@ -64,7 +64,7 @@ class Bounds:
     """Most updates that are offered: members take turns, each with its longest-standing author."""
     max_compared: int = 1000
     """Most updates that one selection compares; where more are offered, half as many, whose small sketches are most
-    like the asker's."""
+    like the asker's. Documents of a ledger that compares all that are offered do not name it, as those before it."""
     max_norm: float = 1e9
     """Largest Euclidean norm of a model."""
     max_first_step: float = 10.0
@@ -88,6 +88,14 @@ class Bounds:
         return (self.max_compared + 1) // 2
 
     @property
+    def named(self) -> dict[str, int | float]:
+        """By name, as the document has them."""
+        bounds = asdict(self)
+        if self.max_compared == self.max_candidates:
+            del bounds["max_compared"]
+        return bounds
+
+    @property
     def limit_steps(self) -> bool:
         """Whether a step can be too long at all."""
         return min(self.max_first_step, self.max_step_growth, self.max_layer_growth) < NO_BOUND
@@ -95,6 +103,7 @@ class Bounds:
     def __post_init__(self) -> None:
         for name in ("max_parents", "max_candidates", "max_compared", "max_evidence_bytes"):
             _check_integer(f"bounds.{name}", getattr(self, name), low=1, high=2**31)
+        object.__setattr__(self, "max_compared", min(self.max_compared, self.max_candidates))
         if self.max_parents > 1024:
             raise GenesisError(f"bounds.max_parents is {self.max_parents}; the header's format allows 1024")
         for name, low, high in (
@@ -327,7 +336,7 @@ class Genesis:
             "name": self.name,
             "layout": [{"name": t.name, "dtype": t.dtype, "shape": list(t.shape), "role": role} for t, role in tensors],
             **{rule: asdict(getattr(self, rule)) for rule in RULES},
-            "bounds": asdict(self.bounds),
+            "bounds": self.bounds.named,
             "members": [asdict(member) for member in self.members],
             "threshold": self.threshold,
             "supersedes": self.supersedes,
@@ -361,7 +370,7 @@ def parse_genesis(document: bytes) -> Genesis:
             buffers=tuple(spec.name for spec, role in specs if role == "buffer"),
             local=tuple(spec for spec, role in specs if role == "local"),
             **{rule: Component(**content[rule]) for rule in RULES},
-            bounds=Bounds(**content["bounds"]),
+            bounds=Bounds(**{"max_compared": 2**31, **content["bounds"]}),
             members=tuple(Member(**member) for member in content["members"]),
             threshold=content["threshold"],
             supersedes=content["supersedes"],

@@ -219,3 +219,17 @@ def test_no_genesis_names_code_to_import(rule: str) -> None:
         parse_genesis(canonical_json(place))
     place[rule]["name"] = known
     assert parse_genesis(canonical_json(place)).document == document
+
+
+def test_a_document_of_before_small_sketches_is_read_as_it_stands_and_compares_all_that_are_offered() -> None:
+    content = json.loads(make_genesis(max_candidates=1000, max_compared=1000).document)
+    assert "max_compared" not in content["bounds"]
+    again = parse_genesis(canonical_json(content))
+    assert again.bounds.max_compared == 1000
+    assert again.document == canonical_json(content)
+
+
+def test_a_bound_on_what_is_compared_stands_in_the_document_where_more_are_offered() -> None:
+    genesis = make_genesis(max_candidates=5000, max_compared=1000)
+    assert json.loads(genesis.document)["bounds"]["max_compared"] == 1000
+    assert parse_genesis(genesis.document) == genesis
