@@ -45,6 +45,8 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, Mapping[str, type]]]] = {
 }
 """Parameters of the rules that this version knows; those of later versions are not looked at."""
 
+_MOST: Final = 2**31
+"""The largest bound that is a count."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
 _COMPONENT: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _KEY: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -102,7 +104,7 @@ class Bounds:
 
     def __post_init__(self) -> None:
         for name in ("max_parents", "max_candidates", "max_compared", "max_evidence_bytes"):
-            _check_integer(f"bounds.{name}", getattr(self, name), low=1, high=2**31)
+            _check_integer(f"bounds.{name}", getattr(self, name), low=1, high=_MOST)
         object.__setattr__(self, "max_compared", min(self.max_compared, self.max_candidates))
         if self.max_parents > 1024:
             raise GenesisError(f"bounds.max_parents is {self.max_parents}; the header's format allows 1024")
@@ -370,7 +372,7 @@ def parse_genesis(document: bytes) -> Genesis:
             buffers=tuple(spec.name for spec, role in specs if role == "buffer"),
             local=tuple(spec for spec, role in specs if role == "local"),
             **{rule: Component(**content[rule]) for rule in RULES},
-            bounds=Bounds(**{"max_compared": 2**31, **content["bounds"]}),
+            bounds=Bounds(**{"max_compared": _MOST, **content["bounds"]}),  # who does not name it compares all
             members=tuple(Member(**member) for member in content["members"]),
             threshold=content["threshold"],
             supersedes=content["supersedes"],
@@ -419,7 +421,7 @@ def _check_params(component: Component, kinds: Mapping[str, type]) -> None:
         if type(value) is not kind:
             raise GenesisError(f"{name}.{key} must be {kind.__name__}, not {value!r}")
         if kind is int:
-            _check_integer(f"{name}.{key}", value, low=1, high=2**31)
+            _check_integer(f"{name}.{key}", value, low=1, high=_MOST)
 
 
 def _check_integer(name: str, value: object, *, low: int, high: int) -> None:
