@@ -385,7 +385,8 @@ class Store:
             def append(entries: Sequence[Entry]) -> bool:
                 if not all(self._write(connection, entry) for entry in self._following(entries)):
                     return False
-                pending.adopt(connection, [entry.stored.transaction.header.attachment_digest for entry in entries])
+                told = (each.stored.transaction.header for each in entries if each.attachment is not None)
+                pending.adopt(connection, [header.attachment_digest for header in told])
                 return True
 
             yield append

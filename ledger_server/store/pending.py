@@ -62,4 +62,5 @@ def forget(connection: Connection, *, before_ms: int, keep: int) -> int:
 
 def adopt(connection: Connection, digests: Iterable[Digest]) -> None:
     """Selections were published: from now on they are the ledger's, and never forgotten. In the order of ``keep``."""
-    connection.execute(_ADOPT, [{"of": digest} for digest in sorted(digests)])
+    if rows := [{"of": digest} for digest in sorted(digests)]:
+        connection.execute(_ADOPT, rows)
