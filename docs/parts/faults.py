@@ -20,6 +20,8 @@ _FAULT_ORDER: Final = (
     "late_joiner",
     "bad_peers",
     "hospital",
+    "workers",
+    "soak",
     "simulation",
 )
 

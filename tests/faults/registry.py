@@ -19,6 +19,7 @@ from tests.faults import (
     planted_bugs,
     postgresql,
     power_loss,
+    soak,
     workers,
 )
 from tests.faults.report import Report
@@ -61,4 +62,5 @@ FAULTS: dict[str, Fault] = {
     "partitions": Fault(partitions.run, full=200, unit="faults", needs=("ip",), as_root=True),
     "postgresql": Fault(postgresql.run, full=200, unit="kills"),
     "workers": Fault(workers.run, full=300, unit="kills"),
+    "soak": Fault(soak.run, full=7200, unit="seconds"),
 }
