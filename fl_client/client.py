@@ -78,7 +78,7 @@ class LedgerClient(LedgerReader):
         key: Signs what is published.
         secret: Instead of a key: 64 random hexadecimal digits, shown to servers with each publication; the author is
             a digest of them. Without either a new one is drawn, for this client's life.
-        ledger, timeout, token, ca_file, cache_bytes: As for ``LedgerReader``.
+        ledger, timeout, token, ca_file, cache_bytes, bucket: As for ``LedgerReader``.
 
     Raises:
         ParameterError: An argument is out of range.
@@ -95,8 +95,17 @@ class LedgerClient(LedgerReader):
         token: str | None = None,
         ca_file: Path | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        bucket: str | None = None,
     ) -> None:
-        super().__init__(servers, ledger=ledger, timeout=timeout, token=token, ca_file=ca_file, cache_bytes=cache_bytes)
+        super().__init__(
+            servers,
+            ledger=ledger,
+            timeout=timeout,
+            token=token,
+            ca_file=ca_file,
+            cache_bytes=cache_bytes,
+            bucket=bucket,
+        )
         if key is not None and secret is not None:
             raise ParameterError("an author has a key or a secret: one of them")
         self._key = key

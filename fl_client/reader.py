@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from cachetools import LRUCache
 
+from fl_client.bucket import Bucket
 from fl_client.download import ModelDownload
 from fl_client.errors import AnswerInvalidError, ConnectionFailedError
 from fl_client.events import Event, EventStream
@@ -64,6 +65,8 @@ class LedgerReader:
         token: Bearer token, where the servers (or a proxy) ask for one; sent to all of them.
         ca_file: PEM of the authority behind the servers' certificates.
         cache_bytes: Memory for models that went through this reader.
+        bucket: What links of the servers' bucket begin with, such as ``https://s3.example.org/models``: updates' models
+            may come from there, without the token. None: servers give all models themselves.
 
     Raises:
         ParameterError: An argument is out of range.
@@ -78,9 +81,11 @@ class LedgerReader:
         token: str | None = None,
         ca_file: Path | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        bucket: str | None = None,
     ) -> None:
         addresses = [servers] if isinstance(servers, str) else list(dict.fromkeys(servers))
         self._session = Session(addresses, ledger=ledger, total_s=timeout, token=token, ca_file=ca_file)
+        self._bucket = None if bucket is None else Bucket(bucket, addresses, traffic=self.traffic, ca_file=ca_file)
         self._genesis: GenesisInfo | None = None
         self._models: LRUCache[Digest, memoryview] = LRUCache(cache_bytes, getsizeof=len)
         self._models_lock = Lock()
@@ -105,6 +110,8 @@ class LedgerReader:
 
     def close(self) -> None:
         self._session.servers.close()
+        if self._bucket is not None:
+            self._bucket.endpoint.close()
 
     def genesis(self) -> GenesisInfo:
         """The ledger's rules; verified once, then remembered.
@@ -162,7 +169,7 @@ class LedgerReader:
         if (known := self._known_model(wanted)) is not None:
             return known
         limit = MAX_MODEL_BYTES if self._genesis is None else self._genesis.model_size
-        download = ModelDownload(wanted, limit=limit)
+        download = ModelDownload(wanted, limit=limit, bucket=self._bucket)
 
         def attempt(server: Server, deadline: float) -> memoryview:
             outcome = download.resume(server.endpoint, deadline=deadline)

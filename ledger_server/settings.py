@@ -193,6 +193,12 @@ class BlobSettings(_Group):
         default=False, description="Whether `s3_endpoint` may be `http://`: models would be readable on the way."
     )
 
+    redirect: bool = Field(
+        default=False,
+        description="Whether clients that ask for it are sent to the bucket for updates' models, by a link that holds "
+        "for five minutes, instead of through this server. They must reach `s3_endpoint` by the same name.",
+    )
+
     @field_validator("s3_url")
     @classmethod
     def _names_a_bucket(cls, value: str | None) -> str | None:

@@ -60,6 +60,11 @@ class S3Service:
         """As ``objects``, without the one that says whose models these are."""
         return {key: data for key, data in self.objects(address).items() if not key.endswith("journal")}
 
+    def put(self, address: S3Address, key: str, data: bytes) -> None:
+        """Write an object behind the server's back."""
+        with self._client() as client:
+            client.put_object(Bucket=address.bucket, Key=key, Body=data)
+
     def remove(self, address: S3Address, key: str) -> None:
         """Delete an object behind the server's back."""
         with self._client() as client:

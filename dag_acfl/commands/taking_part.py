@@ -79,6 +79,12 @@ class Participation:
     ] = None
     token_file: TokenFile = None
     ca_file: Annotated[Path | None, typer.Option(help="PEM of the authority behind the servers' certificates.")] = None
+    bucket: Annotated[
+        str | None,
+        typer.Option(
+            help="What links of the servers' bucket begin with: models may come from there, not from elsewhere."
+        ),
+    ] = None
     ledger: Annotated[str | None, typer.Option(help="Id of the only ledger to take part in.")] = None
 
 
@@ -121,7 +127,12 @@ def take_part(
         retries_shown() as show,
         ParticipantState(folder) as kept,
         LedgerClient(
-            how.server or [DEFAULT_SERVER], key=kept.key, token=token, ca_file=how.ca_file, ledger=how.ledger
+            how.server or [DEFAULT_SERVER],
+            key=kept.key,
+            token=token,
+            ca_file=how.ca_file,
+            ledger=how.ledger,
+            bucket=how.bucket,
         ) as client,
         tracking(how.track or [], folder, author=kept.author) as keep_figures,
     ):

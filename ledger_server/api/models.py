@@ -1,12 +1,14 @@
 """Fetch models and aggregates by the SHA-256 of their bytes."""
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import RedirectResponse, Response
 
 from fl_core.models import Buffer
 from fl_core.types import Digest
 from fl_core.wire import v1
-from ledger_server.api.dependencies import HexPath, LatelyDep
+from ledger_server.api.dependencies import HexPath, LatelyDep, ServerDep
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.model_response import bytes_response
 from ledger_server.http.access import Access, requires
@@ -19,6 +21,7 @@ MODEL_ANSWERS = {
     200: binary(v1.MODEL_MEDIA_TYPE, "The whole model."),
     206: binary(v1.MODEL_MEDIA_TYPE, "The range that was asked for."),
     304: {"description": "The client's copy is current; content-addressed bytes always are."},
+    307: {"description": "With `redirect=true`: the bytes are at `Location`, for five minutes."},
     **problems(404, 410, 416),
 }
 
@@ -31,8 +34,20 @@ MODEL_ANSWERS = {
 )
 @router.head(v1.MODEL, response_class=Response, responses=MODEL_ANSWERS)
 @requires(Access.READ)
-async def get_model(digest: HexPath, request: Request, service: LatelyDep) -> Response:
+async def get_model(
+    digest: HexPath,
+    request: Request,
+    service: LatelyDep,
+    server: ServerDep,
+    *,
+    redirect: Annotated[bool, Query(description="Whether a redirect to the server's bucket will do.")] = False,
+) -> Response:
     """The safetensors bytes that hash to ``digest``: a transaction's model, or an aggregate."""
+    may_redirect = redirect and server.settings.blobs.redirect and request.method == "GET"
+    if may_redirect and "if-none-match" not in request.headers:
+        link = await in_worker(service.store.link, Digest(digest))
+        if link is not None:  # not an average, which lies in no bucket
+            return RedirectResponse(link, 307, {"cache-control": "no-store"})
     data = await model_bytes(service, Digest(digest))
     return bytes_response(Digest(digest), data, method=request.method, request_headers=request.headers)
 

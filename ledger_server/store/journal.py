@@ -674,6 +674,10 @@ class Store:
         whole = self._whole(digest, size)
         return None if whole is None else MemoryReader(whole)
 
+    def link(self, digest: Digest) -> str | None:
+        """A URL at which a model's own bytes can be fetched for some minutes; None: it is not here, or not so."""
+        return self._blobs.link(digest) if self._scalar(_ARE_WHOLE, digests=[digest]) else None
+
     def _whole(self, digest: Digest, size: int) -> Buffer | None:
         """A model's own bytes; what is packed says so itself, and by which other model."""
         with self._unpacked_lock:

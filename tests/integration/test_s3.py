@@ -4,22 +4,28 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from safetensors.numpy import save_file
 
 from dag_acfl.__main__ import main
+from fl_client.reader import LedgerReader
 from fl_core.models import ModelLayout, TensorSpec, decode_any_order
 from fl_core.types import digest_of
 from fl_core.verify import verify
 from ledger_server.admin.store_source import StoreSource
+from ledger_server.app import create_app
 from ledger_server.buckets import S3Address
+from ledger_server.settings import load_settings
 from ledger_server.store import open_store
+from ledger_server.store.blobs.s3 import S3Blobs
 from ledger_server.store.errors import StoreLocationError
-from tests.builders import START, TinyLedger, make_genesis, model
+from tests.builders import ISSUER, START, TinyLedger, make_genesis, model
 from tests.contract.test_store import found
+from tests.live import run_app
 from tests.s3 import S3Service
-from tests.serving import serving
+from tests.serving import NOW_MS, prepare, serving
 
 LARGE = ModelLayout.of([TensorSpec("w", "F32", (40_000,))])
 """160 KB: such models lie outside the database."""
@@ -131,6 +137,66 @@ def test_without_s3_nothing_is_accepted_reading_the_ledger_goes_on_and_it_recove
         assert server.client.get(path).content == large(1, 2)
         server.publish(parents=[server.ledger_id], model=large(1, 3))
     assert len(s3.models(address)) == 3
+
+
+# -- redirects ------------------------------------------------------------------------------------------
+
+
+def test_who_asks_for_it_is_sent_to_the_bucket_for_an_updates_model_and_nobody_else_or_else_where(
+    address: S3Address, database_url: str, tmp_path: Path
+) -> None:
+    blobs = in_bucket(address, redirect=True)
+    with serving(database_url, tmp_path, genesis=GENESIS, first=large(1), blobs=blobs) as server:
+        ids = [server.publish(parents=[server.ledger_id], model=large(1, value))["id"] for value in (2, 3)]
+        path, ask = f"/v1/models/{digest_of(large(1, 2))}", server.client.get
+        sent = ask(f"{path}?redirect=true", follow_redirects=False)
+        assert (sent.status_code, sent.content, sent.headers["cache-control"]) == (307, b"", "no-store")
+        assert sent.headers["location"].startswith(
+            f"{address.endpoint}/{address.bucket}/{key_of(address, large(1, 2))}?"
+        )
+        assert "X-Amz-Expires=300&" in sent.headers["location"]
+        with urlopen(sent.headers["location"], timeout=10) as found:
+            assert found.read() == large(1, 2)
+        fresh = {"if-none-match": sent.headers.get("etag", f'"{digest_of(large(1, 2))}"')}
+        assert ask(f"{path}?redirect=true", headers=fresh, follow_redirects=False).status_code == 304
+        assert server.client.head(f"{path}?redirect=true", follow_redirects=False).status_code == 200
+        for asked in (path, f"{path}?redirect=false"):
+            assert ask(asked, follow_redirects=False).content == large(1, 2)
+        average = server.select(ids[0]).json()["aggregate"]["digest"]
+        assert ask(f"/v1/models/{average}?redirect=true", follow_redirects=False).status_code == 200
+        assert ask(f"/v1/models/{'0' * 64}?redirect=true", follow_redirects=False).status_code == 404
+        assert ask(f"{path}?redirect=perhaps", follow_redirects=False).status_code == 422
+
+
+def test_nobody_is_sent_to_the_bucket_where_the_operator_does_not_say_so(
+    address: S3Address, sqlite_url: str, tmp_path: Path
+) -> None:
+    with serving(sqlite_url, tmp_path, genesis=GENESIS, first=large(1), blobs=in_bucket(address)) as server:
+        answer = server.client.get(f"/v1/models/{digest_of(large(1))}?redirect=true", follow_redirects=False)
+        assert (answer.status_code, answer.content) == (200, large(1))
+
+
+def test_a_client_gets_its_models_from_the_bucket_and_from_the_server_where_that_was_tampered_with(
+    s3: S3Service, address: S3Address, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    link = S3Blobs.link
+    monkeypatch.setattr(S3Blobs, "link", lambda self, digest: asked.append(digest) or link(self, digest))
+    settings = load_settings(data_dir=tmp_path, database_url=sqlite_url, blobs=in_bucket(address, redirect=True))
+    prepare(sqlite_url, tmp_path, genesis=GENESIS, first=large(1), blobs="s3", s3=settings.blobs.s3)
+    with run_app(create_app(settings, key=ISSUER, clock_ms=lambda: NOW_MS), settings) as live:
+        bucket = f"{address.endpoint}/{address.bucket}"
+        with LedgerReader(live.url, bucket=bucket) as reader:
+            assert reader.download(digest_of(large(1))) == large(1)
+            assert reader._bucket is not None
+            assert reader._bucket.is_at_hand, "it gave the model"
+        assert asked == [digest_of(large(1))]
+        s3.put(address, key_of(address, large(1)), large(7))
+        with LedgerReader(live.url, bucket=bucket) as reader:
+            assert reader.download(digest_of(large(1))) == large(1), "which the server has in memory"
+            assert not reader._bucket.is_at_hand  # type: ignore[union-attr]
+        with s3.down(), LedgerReader(live.url, bucket=bucket) as reader:
+            assert reader.download(digest_of(large(1))) == large(1)
 
 
 # -- opening --------------------------------------------------------------------------------------------

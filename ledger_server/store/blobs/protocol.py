@@ -108,6 +108,10 @@ class BlobStore(ABC):
     def open(self, digest: Digest, size: int) -> ModelReader | None:
         """Random access to a blob; None if it is not there."""
 
+    def link(self, digest: Digest) -> str | None:  # noqa: ARG002 -- most places have none
+        """A URL at which whoever holds it can fetch a blob for some minutes; None where the place gives none."""
+        return None
+
     @abstractmethod
     def drop(self, connection: Connection, digest: Digest) -> None:
         """Delete a blob; one that is not there is no error.

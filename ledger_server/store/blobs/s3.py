@@ -37,6 +37,8 @@ _OWNER: Final = "journal"
 """The object that holds the id of the journal whose models these are."""
 YOUNG: Final = timedelta(days=1)
 """Objects of this age may wait for their transaction to be committed: a sweep leaves them."""
+LINK_LIFE: Final = timedelta(minutes=5)
+"""A link is a token for one model: whoever sees it can fetch that. A clock that is minutes off still gets by."""
 _NEW_S: Final = 3600
 """Far less than ``YOUNG``, since S3's clock says how old an object is, and ours how long ago it was put."""
 _MOST_NEW: Final = 10_000
@@ -135,6 +137,10 @@ class S3Blobs(BlobStore):
 
     def open(self, digest: Digest, size: int) -> "S3Reader | None":
         return S3Reader(self, digest, size) if self._is_here(digest) else None
+
+    def link(self, digest: Digest) -> str:
+        with self._our_errors(_READING):
+            return str(self._obstore.sign(self._store, "GET", digest, LINK_LIFE))
 
     def drop(self, connection: Connection, digest: Digest) -> None:  # noqa: ARG002 -- only its lock is needed
         """As ``BlobStore.drop``; in a bucket with versions, the older version stays until its lifecycle rule."""
