@@ -63,7 +63,7 @@ def run_app(
     host, port = listening.getsockname()
     url = url_of(listening, tls=settings.tls.certificate is not None)
     started = threading.Event()
-    server = LedgerServer(app, state, on_started=started.set)
+    server = LedgerServer(app, state, on_alive=started.set)
     ended: list[BaseException] = []
 
     def work() -> None:

@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,6 +86,8 @@ def serve(
 
     require_ledger(settings)
     configure_logging(settings.log_level)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # of a terminal that is closed; nohup's is left alone
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     access = check_access(settings)
     if access.state != "ok":
         logger.warning("%s; %s", access.message, access.fix)
@@ -104,7 +107,7 @@ def serve_alone(
     settings: "Settings",
     *,
     listening: "socket | None" = None,
-    on_started: "Callable[[], None] | None" = None,
+    on_alive: "Callable[[], None] | None" = None,
 ) -> None:
     """Serve in this process until a signal, as one of several where a socket is given."""
     from ledger_server.app import create_app  # noqa: PLC0415 (half a second that --print-config need not wait)
@@ -117,7 +120,7 @@ def serve_alone(
     with place_in(settings.data_dir) as place:  # before anything in it is opened: a server that starts clears up
         app = create_app(settings, place=place)
         gc.freeze()  # the ledger is here to stay: looking through a million transactions for cycles would take seconds
-        run(app, settings, listening=listening, on_started=on_started)
+        run(app, settings, listening=listening, on_alive=on_alive)
 
 
 def use_one_blas_thread() -> None:

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from types import FrameType
 from typing import Final
 
@@ -40,24 +40,23 @@ WATCHED_S: Final = 60.0
 
 _NOTICE_STEP_S: Final = 0.05
 RENEWAL_S: Final = 10
-"""How often it is looked whether the certificate's files have changed."""
+"""How often it is looked whether the certificate's files have changed, and said that the event loop is alive."""
 _SWITCH_S: Final = 0.001
 """How long a worker thread may hold the interpreter while the event loop waits for it, and does for every event."""
 
 
 class LedgerServer(uvicorn.Server):
-    """uvicorn's server with our limits, which says when it has started and when it begins to stop."""
+    """uvicorn's server with our limits, which says that it has started, and lives, and when it begins to stop."""
 
-    def __init__(self, app: ASGIApp, state: ServerState, *, on_started: Callable[[], None]) -> None:
+    def __init__(self, app: ASGIApp, state: ServerState, *, on_alive: Callable[[], object]) -> None:
         super().__init__(_config(app, state))
-        self._state, self._on_started = state, on_started
+        self._state, self._on_alive = state, on_alive
         self._signals: list[int] = []
         self._doors: list[Door] = []
         self._certificate_changed = self._certificate_changes()
         self._shown_until_s = self._certificate_end_s()
         state.metrics.measured(state.metrics.certificate_ends_s, lambda: self._shown_until_s - time.time())
-        if self._certificate_changed:
-            self.config.callback_notify, self.config.timeout_notify = self.renew_certificate, RENEWAL_S
+        self.config.callback_notify, self.config.timeout_notify = self._look, RENEWAL_S
 
     def _certificate_changes(self) -> list[int]:
         """When the files of certificate and key were changed; nothing without TLS."""
@@ -71,6 +70,11 @@ class LedgerServer(uvicorn.Server):
                 certificate = x509.load_pem_x509_certificate(self._state.settings.tls.certificate.read_bytes())
                 return certificate.not_valid_after_utc.timestamp()
         return math.inf
+
+    async def _look(self) -> None:
+        self._on_alive()
+        if self._certificate_changed:
+            await self.renew_certificate()
 
     async def renew_certificate(self) -> None:
         """Go on with a certificate that was renewed; connections that are open keep theirs."""
@@ -101,7 +105,7 @@ class LedgerServer(uvicorn.Server):
             connection = partial(LimitedConnection, server=self._state, **of_uvicorn)
             certificate = self.config.ssl
             self._doors = [Door(each, connection, certificate=certificate, state=self._state) for each in sockets or ()]
-            self._on_started()
+            self._on_alive()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let a load balancer notice, end what would not end by itself, then drain."""
@@ -123,7 +127,7 @@ def serve(
     settings: Settings,
     *,
     listening: socket.socket | None = None,
-    on_started: Callable[[], None] | None = None,
+    on_alive: Callable[[], object] | None = None,
 ) -> None:
     """Serve until a signal; returns when the last answer is out. Prints the URL once the port answers.
 
@@ -131,7 +135,7 @@ def serve(
         app: What answers.
         settings: The server's.
         listening: Where; default: as the settings say.
-        on_started: Called once the port answers, in place of printing.
+        on_alive: Called once the port answers, in place of printing, and every 10 s from then on.
 
     Raises:
         ParameterError: The port cannot be had, or the certificate cannot be read; one line, naming the setting.
@@ -141,7 +145,7 @@ def serve(
     url = url_of(listening, tls=settings.tls.certificate is not None)
     try:
         state = state_of(app) or ServerState(settings)
-        server = LedgerServer(app, state, on_started=on_started or (lambda: print_url(url)))
+        server = LedgerServer(app, state, on_alive=on_alive or cache(partial(print_url, url)))
         server.config.load()
     except (ssl.SSLError, OSError) as error:
         listening.close()

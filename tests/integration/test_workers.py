@@ -1,12 +1,14 @@
 """Several processes serve one ledger, and answer as one: what one of them has acknowledged, all of them know."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from ledger_server.election import election_of, place_in
 from ledger_server.store import open_store
 from ledger_server.store.errors import StoreError
 from tests.builders import START, make_genesis, model, new_secret
-from tests.live import eventually
+from tests.live import client_of, eventually
 from tests.serving import Server, prepare, serving, serving_together
 
 ROUNDS = 6
@@ -154,24 +156,99 @@ def processes_of(parent: int) -> list[int]:
     return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
-def test_the_place_of_a_process_that_is_killed_is_taken_and_all_end_with_their_parent(tmp_path: Path) -> None:
-    prepare(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", tmp_path)
-    command: Sequence[Any] = [sys.executable, "-m", "dag_acfl", "serve", "--workers", "2", "--port", "0"]
+@contextmanager
+def served_by_two(folder: Path, *options: object) -> Iterator[subprocess.Popen[bytes]]:
+    """``dag-acfl serve --workers 2`` over a new ledger in a folder; what it logs is in the file ``log`` there."""
+    prepare(f"sqlite:///{folder / 'ledger.sqlite3'}", folder)
+    command: Sequence[Any] = [sys.executable, "-m", "dag_acfl", "serve", "--workers", "2", "--port", "0", *options]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with (tmp_path / "log").open("wb") as log:
+    with (folder / "log").open("wb") as log:
         served = subprocess.Popen(
-            [*command, "--data-dir", tmp_path], stdout=subprocess.PIPE, stderr=log, env=environment, cwd=tmp_path
+            [*command, "--data-dir", folder], stdout=subprocess.PIPE, stderr=log, env=environment, cwd=folder
         )
     with served:
         try:
-            assert served.stdout is not None
-            assert served.stdout.readline().startswith(b"serving on http://127.0.0.1:")
-            before = processes_of(served.pid)
-            assert len(before) == 2
-            os.kill(before[0], signal.SIGKILL)
-            eventually(lambda: len({*processes_of(served.pid)} - {*before}) == 1)
-            served.send_signal(signal.SIGTERM)
-            assert served.wait(60) == 0
+            yield served
         finally:
             served.kill()
-    assert b"another one starts" in (tmp_path / "log").read_bytes()
+
+
+def url_of(served: subprocess.Popen[bytes]) -> str:
+    assert served.stdout is not None
+    said = served.stdout.readline().decode()
+    assert said.startswith("serving on ")
+    return said.split()[-1]
+
+
+def log_of(folder: Path) -> str:
+    return (folder / "log").read_text()
+
+
+def test_the_place_of_a_process_that_is_killed_is_taken_and_all_end_with_their_parent(tmp_path: Path) -> None:
+    with served_by_two(tmp_path) as served:
+        url_of(served)
+        before = processes_of(served.pid)
+        assert len(before) == 2
+        os.kill(before[0], signal.SIGKILL)
+        eventually(lambda: len({*processes_of(served.pid)} - {*before}) == 1)
+        served.send_signal(signal.SIGTERM)
+        assert served.wait(60) == 0
+    assert "another one starts" in log_of(tmp_path)
+
+
+def test_who_takes_a_place_goes_on_with_its_metrics(tmp_path: Path) -> None:
+    with served_by_two(tmp_path) as served, client_of(url_of(served)) as client:
+
+        def figures() -> dict[str, float]:
+            lines = [line.rpartition(" ") for line in client.get("/metrics").text.splitlines() if line[0] != "#"]
+            return {name: float(value) for name, _, value in lines}
+
+        def started() -> dict[str, float]:
+            return {name: at for name, at in figures().items() if name.startswith("process_start_time_seconds")}
+
+        def answered() -> float:
+            return sum(value for name, value in figures().items() if name.startswith("dag_acfl_requests_total"))
+
+        of_each = [f'process_start_time_seconds{{pid="worker-{number}"}}' for number in range(2)]
+        eventually(lambda: sorted(started()) == of_each)
+        assert {f'process_open_fds{{pid="worker-{number}"}}' for number in range(2)} <= figures().keys()
+        before, count = started(), answered()
+        environment = Path(f"/proc/{processes_of(served.pid)[0]}/environ").read_text().split("\0")
+        folder = Path(dict(each.split("=", 1) for each in environment if each)["PROMETHEUS_MULTIPROC_DIR"])
+        files = {*folder.iterdir()}
+        os.kill(processes_of(served.pid)[0], signal.SIGKILL)
+        eventually(lambda: sorted(started()) == of_each and sum(started().values()) > sum(before.values()))
+        assert {*folder.iterdir()} == files
+        assert answered() > count
+        served.kill()  # which cannot take its folder away
+        eventually(lambda: not folder.exists())
+
+
+def test_where_no_process_can_start_all_end_with_the_line_of_one(tmp_path: Path) -> None:
+    (tmp_path / "tokens.jsonl").write_text("no token\n")
+    with served_by_two(tmp_path) as served:
+        assert served.wait(60) == 1
+    assert [line for line in log_of(tmp_path).splitlines() if line.startswith("error: ")] == [
+        log_of(tmp_path).splitlines()[-1]
+    ]
+    assert "tokens.jsonl" in log_of(tmp_path).splitlines()[-1]
+
+
+def test_a_place_is_tried_later_and_later_while_another_process_serves_and_given_up_with_the_last(
+    tmp_path: Path,
+) -> None:
+    with served_by_two(tmp_path) as served:
+        url_of(served)
+        eventually(lambda: log_of(tmp_path).count("server started") == 2)
+        (tmp_path / "tokens.jsonl").write_text("no token\n")
+        first, second = processes_of(served.pid)
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: log_of(tmp_path).count("another one starts") == 3)
+        os.kill(second, signal.SIGKILL)
+        assert served.wait(60) == 1
+    *lines, last = log_of(tmp_path).splitlines()
+    told = [json.loads(line) for line in lines if "another one starts" in line]
+    assert [each["in_s"] for each in told[:3]] == [1, 2, 4]
+    assert told[0]["reason"] == "a process of the server was killed by signal 9"
+    assert last == f"error: {told[2]['reason']}"
+    assert "tokens.jsonl" in last

@@ -92,7 +92,7 @@ def hours_left(server: LedgerServer) -> float:
 
 
 def test_without_tls_no_certificate_ends() -> None:
-    assert hours_left(LedgerServer(FastAPI(), ServerState(Settings(port=0)), on_started=lambda: None)) == math.inf
+    assert hours_left(LedgerServer(FastAPI(), ServerState(Settings(port=0)), on_alive=lambda: None)) == math.inf
 
 
 def test_a_listed_proxy_may_hold_all_connections() -> None:
