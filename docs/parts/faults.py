@@ -55,6 +55,42 @@ def planted_bugs_table() -> str:
     return table(("bug", "part", "found", "as"), rows)
 
 
+def pauses_table() -> str:
+    """How long clients waited when a process, or PostgreSQL, was killed under them."""
+    report = _fault_report("workers")
+    figures: Mapping[str, Any] = {} if report is None else report["figures"]
+    words = {"leader": "the process that leads", "other": "another process", "postgresql": "all of PostgreSQL"}
+    rows = (
+        (words[kind], f"{figures['kills'][kind]}", *(f"{pause[each]:g} s" for each in ("p50", "p95", "max")), gone)
+        for kind, pause in figures.get("longest_pause_of_a_client_s", {}).items()
+        for gone in [f"{figures['postgresql_gone_s']['max']:g} s" if kind == "postgresql" else "–"]
+    )
+    return table(
+        ("killed", "times", "the client that waited longest: p50", "p95", "max", "PostgreSQL itself gone, max"), rows
+    )
+
+
+def soak_table() -> str:
+    """What each process of the soak had in its second half, and what that grew by in an hour."""
+    report = _fault_report("soak")
+    second: Mapping[str, Mapping[str, Mapping[str, float]]] = {} if report is None else report["figures"]["second_half"]
+    measured = {
+        "memory that is in no file": "anonymous_mib",
+        "open files": "files",
+        "threads": "threads",
+        "the database's log": "log_mib",
+        "disk": "disk_mib",
+    }
+    rows = ((name, *(_grown(each.get(figure)) for figure in measured.values())) for name, each in second.items())
+    return table(("of", *measured), rows)
+
+
+def _grown(figure: Mapping[str, float] | None) -> str:
+    if figure is None:
+        return "–"
+    return f"{figure['level']:,.0f}; {figure['per_hour']:+.1f} ± {2 * figure['noise']:.1f}"
+
+
 def _fault_report(part: str) -> dict[str, Any] | None:
     file = BENCHMARKS / f"faults_{part}.json"
     return json.loads(file.read_text("utf-8")) if file.exists() else None
@@ -69,4 +105,9 @@ def _total(figures: Any, count: str) -> int:
     return sum(_total(each, count) for name, each in figures.items() if not name.startswith("canary"))
 
 
-BLOCKS: Final[Mapping[str, Callable[[], str]]] = {"faults": faults_table, "planted-bugs": planted_bugs_table}
+BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
+    "faults": faults_table,
+    "planted-bugs": planted_bugs_table,
+    "pauses": pauses_table,
+    "soak": soak_table,
+}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import soak
-from tests.faults.soak import Growth, growths
+from tests.faults.soak import LAYOUT, Growth, growths, stays_of_an_update
 
 MIB = 1 << 20
 TIMES = [20.0 * number for number in range(180)]
@@ -38,3 +38,23 @@ def test_only_the_second_half_is_judged_and_a_growth_is_told_by_the_hour() -> No
     assert found["per_hour"] == pytest.approx(100)
     assert found["level"] == pytest.approx(1825, abs=1)
     assert broken == ["rows: pss_mib grew by 49.44 from about 1824.7"]
+
+
+def test_a_disk_may_grow_by_headers_and_not_by_models() -> None:
+    broken: list[str] = []
+
+    def grown(nbytes: int, *, held: int) -> dict[str, int]:
+        counts = range(100, 200)
+        models = held * LAYOUT.nbytes
+        return stays_of_an_update(
+            [
+                {"at_s": at_s, "rows": {"transactions": count, "held": held, "disk_bytes": models + count * nbytes}}
+                for at_s, count in zip(TIMES, counts, strict=False)
+            ],
+            broken,
+        )
+
+    assert grown(5_000, held=100) == {"rows": 5_000}
+    assert broken == []
+    assert grown(LAYOUT.nbytes, held=100) == {"rows": LAYOUT.nbytes}
+    assert broken == [f"rows: the disk grew by {LAYOUT.nbytes} bytes with each update"]
