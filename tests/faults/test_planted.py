@@ -14,7 +14,19 @@ from tests.faults.planted_bugs import PLANTED
 
 @pytest.mark.faults
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("name", ["acknowledged-before-commit", "row-before-blob", "sum-in-order-of-arrival"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "acknowledged-before-commit",
+        "row-before-blob",
+        "no-hash-check",
+        "sum-in-order-of-arrival",
+        "unbounded-orphans",
+        "no-foreign-keys",
+        "accepts-nan",
+        "no-replay-cache",
+    ],
+)
 def test_a_planted_bug_is_caught(name: str, tmp_path: Path) -> None:
     assert PLANTED[name].look(name, tmp_path) != []
 

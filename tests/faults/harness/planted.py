@@ -93,9 +93,9 @@ def no_hash_check() -> None:
     asked: list[Digest] = []
     get = model_store.CachedModelStore.get
 
-    def trusting(self: model_store.CachedModelStore, digest: Digest) -> Any:
+    def trusting(self: model_store.CachedModelStore, digest: Digest, **named: Any) -> Any:
         asked.append(digest)
-        return get(self, digest)
+        return get(self, digest, **named)
 
     plant(model_store.CachedModelStore, "get", trusting)
     plant(model_store, "digest_of", lambda _: asked[-1])
