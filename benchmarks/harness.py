@@ -23,6 +23,8 @@ from typing import Any, Literal
 
 PINNED = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 os.environ.update(PINNED)
+# Installed programs have their bytecode. Where the environment forbids to keep it, a start would mostly compile.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import numpy as np  # noqa: E402  # after the pinning, which is the point of this module
 

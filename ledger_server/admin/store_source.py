@@ -12,10 +12,10 @@ from fl_core.dag.acts import encode_signed_acts
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import GenesisError
 from fl_core.types import Digest, TxId
-from fl_core.verify import LedgerSource
 from ledger_server.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from fl_core.verify import LedgerSource
     from ledger_server.store.journal import Store
 
 _UNPACKED_BYTES: Final = 512 << 20
@@ -23,7 +23,7 @@ _UNPACKED_BYTES: Final = 512 << 20
 
 
 @contextmanager
-def open_store_source(data_dir: Path | None, database_url: str | None) -> Iterator[LedgerSource]:
+def open_store_source(data_dir: Path | None, database_url: str | None) -> "Iterator[LedgerSource]":
     from ledger_server.store import open_store_of  # noqa: PLC0415 (SQLAlchemy: half a second)
 
     settings = load_settings(data_dir=data_dir, database_url=database_url)

@@ -22,7 +22,6 @@ from types import FrameType
 from typing import Final
 
 import uvicorn
-from cryptography import x509
 from starlette.types import ASGIApp
 
 from fl_core.errors import ParameterError
@@ -66,6 +65,8 @@ class LedgerServer(uvicorn.Server):
     def _certificate_end_s(self) -> float:
         """When the file's certificate ends, in seconds since 1970; infinity without TLS, or where none can be read."""
         if self._state.settings.tls.certificate is not None:
+            from cryptography import x509  # noqa: PLC0415 -- not for those without TLS
+
             with suppress(OSError, ValueError):
                 certificate = x509.load_pem_x509_certificate(self._state.settings.tls.certificate.read_bytes())
                 return certificate.not_valid_after_utc.timestamp()
