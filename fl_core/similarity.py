@@ -99,21 +99,18 @@ class LatestVectors:
     updates: Matrix32
     squares: Vector64
 
-    def nearest(self, vector: Vector32, places: Sequence[int], *, within: float) -> tuple[TxId, float] | None:
-        """Of the updates at these places the one nearest to a model, shape ``(d,)``, and its Euclidean distance.
+    def near(self, vector: Vector32, *, within: float) -> dict[TxId, float]:
+        """The updates that lie within a Euclidean distance of a model, shape ``(d,)``, nearest first, and how far.
 
-        None where none lies within that distance: what is longer or shorter by more is not measured.
+        What is longer or shorter by more is not measured.
         """
         update = _on_grid(vector - self.genesis)
         square = _product(update, update)
-        theirs, at = self.squares[places], np.asarray(places)
-        at = at[np.abs(np.sqrt(theirs) - math.sqrt(square)) <= within * _ROOM]
-        if not len(at):
-            return None
-        squares = self.squares[at] + square - 2 * _products(update[None], self.updates[at])[0]
+        places = np.flatnonzero(np.abs(np.sqrt(self.squares) - math.sqrt(square)) <= within * _ROOM)
+        squares = self.squares[places] + square - 2 * _products(update[None], self.updates[places])[0]
         distances = np.sqrt(np.maximum(squares, 0.0))
-        first = int(distances.argmin())
-        return (self.ids[at[first]], float(distances[first])) if distances[first] <= within else None
+        order = [each for each in np.argsort(distances, kind="stable") if distances[each] <= within]
+        return {self.ids[places[each]]: float(distances[each]) for each in order}
 
 
 class RowFile(Protocol):
@@ -154,7 +151,8 @@ class CandidateVectors:
         self._file, self._most_in_memory = file, sys.maxsize if file is None else IN_MEMORY
         self._updates: Matrix32 = np.empty((0, len(genesis)), dtype=np.float32)  # on their grids; (capacity, d)
         self._scalars = np.empty((0, 3))  # u.g, u.u, and u.u less noise; (capacity, 3)
-        self._small = SmallSketches(len(genesis), seed=seed)
+        self._seed = seed
+        self._small: SmallSketches | None = None
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -181,10 +179,13 @@ class CandidateVectors:
             self._resize(max(_FIRST_CAPACITY, 2 * row))
         update = _on_grid(vector - self._genesis)
         self._put(row, update)
-        _, square, signal = self._scalars[row] = self._scalar_products(update, noise_std)
-        self._small.put(row, update, lengthened=math.sqrt(square / signal) if signal else 1.0)
+        self._scalars[row] = self._scalar_products(update, noise_std)
+        if self._small is not None:
+            self._sketch(self._small, row, update)
         self._rows[transaction] = row
         self._ids.append(transaction)
+        if len(self._ids) == IN_MEMORY:  # while all rows are at hand
+            self._sketches()
 
     def discard(self, transaction: TxId) -> None:
         """Forget an update; an unknown one is no error."""
@@ -196,7 +197,8 @@ class CandidateVectors:
             (moved,) = self._taken(np.array([len(self._ids)]))
             self._put(row, moved)
             self._scalars[row] = self._scalars[len(self._ids)]
-            self._small.move(len(self._ids), row)
+            if self._small is not None:
+                self._small.move(len(self._ids), row)
             self._ids[row], self._rows[last] = last, row
         if len(self._scalars) > max(_FIRST_CAPACITY, 4 * len(self._ids)):
             self._resize(max(_FIRST_CAPACITY, 2 * len(self._ids)))
@@ -257,7 +259,7 @@ class CandidateVectors:
         Of equal ones the lower id is first.
         """
         _same_shape(vector, self._genesis)
-        scores = self._small.scores(_on_grid(vector - self._genesis), len(self._ids))
+        scores = self._sketches().scores(_on_grid(vector - self._genesis), len(self._ids))
         if most < len(scores):
             rows = np.flatnonzero(scores >= np.partition(scores, -most)[-most])
         else:
@@ -272,13 +274,25 @@ class CandidateVectors:
     def distance(self, vector: Vector32, transaction: TxId) -> float | None:
         """Euclidean distance of a model, shape ``(d,)``, from an update's; None where that is not here."""
         row = self._rows.get(transaction)
-        found = None if row is None else self._between(row, row + 1).nearest(vector, [0], within=math.inf)
-        return None if found is None else found[1]
+        return None if row is None else self._between(row, row + 1).near(vector, within=math.inf)[transaction]
 
     def _between(self, first: int, end: int) -> LatestVectors:
         ids, rows = tuple(self._ids[first:end]), slice(first, end)
         updates = self._updates[rows] if end <= self._most_in_memory else self._taken(np.arange(first, end))
         return LatestVectors(ids, self._genesis, updates, self._scalars[rows, 1])
+
+    def _sketches(self) -> SmallSketches:
+        """Those of all rows, made when they are first asked for: a ledger of a hundred authors needs none."""
+        if self._small is None:
+            self._small = SmallSketches(len(self._genesis), seed=self._seed)
+            self._small.resize(len(self._scalars), used=0)
+            for row in range(len(self._ids)):
+                self._sketch(self._small, row, self._updates[row])
+        return self._small
+
+    def _sketch(self, small: SmallSketches, row: int, update: Vector32) -> None:
+        _, square, signal = self._scalars[row]
+        small.put(row, update, lengthened=math.sqrt(square / signal) if signal else 1.0)
 
     def _put(self, row: int, update: Vector32) -> None:
         if self._file is not None and row >= IN_MEMORY:
@@ -329,7 +343,8 @@ class CandidateVectors:
     def _resize(self, capacity: int) -> None:
         self._updates = resized(self._updates, min(capacity, self._most_in_memory), used=len(self._ids))
         self._scalars = resized(self._scalars, capacity, used=len(self._ids))
-        self._small.resize(capacity, used=len(self._ids))
+        if self._small is not None:
+            self._small.resize(capacity, used=len(self._ids))
 
 
 def _on_grid(vector: Vector32) -> Vector32:

@@ -388,6 +388,7 @@ class LedgerService(LedgerView):
         check_parents(header, None if update.attachment is None else parse_evidence(update.attachment))
         ledger = self.ledger.beside(beside.nodes)
         self._require_parents(header.parents, beside.nodes)
+        together = [parent for parent in header.parents if parent in beside.nodes]
         norm = update.norm if vector is None else model_norm(vector)
         figures = self._figures(header.parents, norm, vector, beside=beside)
         with self.lock:  # before anything is stored
@@ -409,7 +410,7 @@ class LedgerService(LedgerView):
         def issue(issued: Collection[TxId]) -> Transaction | None:
             if self.ledger.graph.find(transaction.id, header) is not None:
                 return None
-            self._require_parents(header.parents, issued)
+            self._require_parents(together, issued)  # those that were visible still are
             if header.author in self.acts.quarantine.erased:
                 arrival.model = arrival.compared = None
             return transaction
@@ -521,36 +522,35 @@ class LedgerService(LedgerView):
         transaction = stored.transaction
         header = transaction.header
         within = self.alarms.copied_within(figures.step)
-        found = None if compared is None else self._nearest(compared, header.author, within=within)
+        found = None if compared is None else self._copied(compared, header.author, within=within)
         with self.lock:
             nearest: tuple[TxId, float] | None = None
             if compared is not None and found is not None:
                 # Whose the vector was may have changed while it was looked at: the distance is measured again.
                 distance = self.node.distance(compared, found)
                 nearest = None if distance is None else (found, distance)
-            answer = self.node.admit(transaction, None, figures=figures, slack=math.inf)
-            assert isinstance(answer, Admitted), "every rule was asked before it was stored, with all before it"
+            # Every rule was asked before it was stored, with all before it.
+            node = self.ledger.place(transaction.id, header, recorded=stored.figures, receipt=transaction.receipt)
+            assert isinstance(node, Node), "its parents are visible"
+            self.node.restore(node)
             if compared is not None:
                 with suppress(StoreUnavailableError):  # it is stored: who asks next is told, or brings it
                     self.node.bring(transaction.id, compared)
-            self._entered(answer.node, transaction)
-            self.alarms.see(answer.node, header, nearest=nearest)  # before anybody can read of the update
+            self._entered(node, transaction)
+            self.alarms.see(node, header, nearest=nearest)  # before anybody can read of the update
         if compared is not None:
             self.selections.keep_vector(transaction.id, compared)
         if model is not None:
             self.models.put(transaction.header.model_digest, model)
         self.listeners.wake()
 
-    def _nearest(self, compared: Vector32, author: AuthorId, *, within: float) -> TxId | None:
-        """Of the models that other authors published last, the nearest that is so near; looked at outside the lock."""
+    def _copied(self, compared: Vector32, author: AuthorId, *, within: float) -> TxId | None:
+        """Of the models that other authors published last, the nearest that is so near; measured outside the lock."""
         with self.lock:
             latest = self.node.latest()
-            nodes = [] if latest is None else self.node.nodes_of(latest.ids)
-        others = [place for place, node in enumerate(nodes) if node.author != author]
-        if latest is None or not others:
-            return None
-        nearest = latest.nearest(compared, others, within=within)
-        return None if nearest is None else nearest[0]
+        near = [] if latest is None else [*latest.near(compared, within=within)]
+        with self.lock:  # few are: whose those are costs less than whose all are
+            return next((each.id for each in self.node.nodes_of(near) if each.author != author), None)
 
     def close(self) -> None:
         """End listeners' streams; the store is its opener's to close."""

@@ -348,9 +348,9 @@ def test_distances_from_the_latest_and_again_from_one_whose_row_has_moved() -> N
         vectors.add(each, np.float32([at, 1]))
     model, latest = np.float32([4, 5]), vectors.latest(2)
     assert latest.ids == (b, c)
-    assert latest.nearest(model, [0, 1], within=4.0) == (b, 4.0)
-    assert latest.nearest(model, [1], within=8.0) == (c, math.sqrt(52))
-    assert latest.nearest(model, [0, 1], within=3.9) is None
+    assert latest.near(model, within=4.0) == {b: 4.0}
+    assert [*latest.near(model, within=8.0).items()] == [(b, 4.0), (c, math.sqrt(52))]
+    assert latest.near(model, within=3.9) == {}
     vectors.discard(b)
     assert [vectors.distance(model, each) for each in (a, b, c)] == [5.0, None, math.sqrt(52)]
 
@@ -449,8 +449,6 @@ def test_rows_in_a_file_answer_as_rows_in_memory_do(seed: int) -> None:
         assert both[0].nearest(model, 40) == both[1].nearest(model, 40)
         held, filed = (each.latest(5) for each in both)
         assert held.ids == filed.ids
-        if held.ids:
-            places = range(len(held.ids))
-            assert held.nearest(model, places, within=9.0) == filed.nearest(model, places, within=9.0)
+        assert [*held.near(model, within=9.0).items()] == [*filed.near(model, within=9.0).items()]
         assert [both[0].distance(model, name) for name in names] == [both[1].distance(model, name) for name in names]
     assert bool(file.rows) or len(wanted) <= 3
