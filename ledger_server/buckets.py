@@ -14,10 +14,11 @@ class S3Address:
 
     Args:
         bucket: It must exist.
-        prefix: Before each object's name, without slashes at its ends; one server's alone. May be empty.
+        prefix: Before each object's name, without slashes at its ends. May be empty.
         endpoint: URL of a service other than Amazon's; None: Amazon's, or what ``AWS_ENDPOINT_URL`` says.
         region: The bucket's; None: what ``AWS_REGION`` says.
         allow_http: Whether an endpoint may be asked without TLS.
+        shared: Whether the prefix is one for several servers of a ledger, and not one server's alone.
     """
 
     bucket: str
@@ -25,6 +26,7 @@ class S3Address:
     endpoint: str | None = None
     region: str | None = None
     allow_http: bool = False
+    shared: bool = False
 
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")

@@ -116,6 +116,8 @@ def prune(
             rest(time.monotonic() - began_s)
         after = page[-1].digest
         progress(held, snapshot.transactions)
+    if not dry_run:
+        store.collect()
     progress(snapshot.transactions, snapshot.transactions)
     return PruneReport(snapshot.transactions, kept, models, nbytes, held - models)
 

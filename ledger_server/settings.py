@@ -21,6 +21,7 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -177,7 +178,7 @@ class BlobSettings(_Group):
     )
     s3_url: str | None = Field(
         default=None,
-        description="`s3://bucket/prefix`, one server's alone: for models in a bucket. "
+        description="`s3://bucket/prefix`, one server's alone unless `s3_shared`: for models in a bucket. "
         "Credentials are AWS's own environment variables, such as `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`.",
     )
     s3_endpoint: str | None = Field(
@@ -193,6 +194,11 @@ class BlobSettings(_Group):
         default=False, description="Whether `s3_endpoint` may be `http://`: models would be readable on the way."
     )
 
+    s3_shared: bool = Field(
+        default=False,
+        description="Whether several servers of one ledger keep their models under `s3_url` together, each once: on "
+        "for all of them, from the making of the ledger on. A model is deleted when all have let it go.",
+    )
     redirect: bool = Field(
         default=False,
         description="Whether clients that ask for it are sent to the bucket for updates' models, by a link that holds "
@@ -223,7 +229,9 @@ class BlobSettings(_Group):
         if self.s3_url is None:
             return None
         bucket, prefix = parse_s3_url(self.s3_url)
-        return S3Address(bucket, prefix, self.s3_endpoint, self.s3_region, allow_http=self.s3_allow_http)
+        return S3Address(
+            bucket, prefix, self.s3_endpoint, self.s3_region, allow_http=self.s3_allow_http, shared=self.s3_shared
+        )
 
 
 class PruneSettings(_Group):
@@ -398,6 +406,14 @@ class Settings(BaseSettings):
             raise ValueError("must be a database URL such as sqlite:///ledger.sqlite3") from None
         if url.get_backend_name() not in {"sqlite", "postgresql"}:
             raise ValueError("must begin with sqlite:// or postgresql+psycopg://")
+        return value
+
+    @field_validator("prune")
+    @classmethod
+    def _packs_what_is_its_own(cls, value: PruneSettings, others: ValidationInfo) -> PruneSettings:
+        blobs = others.data.get("blobs")
+        if value.pack_after_hours is not None and blobs is not None and blobs.s3_shared:
+            raise ValueError("pack_after_hours would change what others read; leave it out where blobs.s3_shared is on")
         return value
 
     @property

@@ -117,9 +117,9 @@ def network(
             own = folder / f"server-{number}"
             own.mkdir(parents=True, exist_ok=True)
             url = urls[number] if urls is not None else f"sqlite:///{own / 'ledger.sqlite3'}"
-            prepare(url, own, genesis=genesis, first=first)
             pair = None if tls is None else tls[number]
             loaded = load_settings(data_dir=own, database_url=url, peers=peers, tls=pair, **settings)
+            prepare(url, own, genesis=genesis, first=first, blobs=loaded.blobs.store, s3=loaded.blobs.s3)
             ahead = 0 if ahead_ms is None else ahead_ms[number]
             node = Node(number, own, loaded, port, key_from_seed(1000 + number), ahead_ms=ahead)
             stack.callback(node.stack.close)

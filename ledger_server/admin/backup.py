@@ -154,7 +154,7 @@ def _copy(database: Path, home: Path, to_database: Path, to_home: Path, *, link:
             raise BackupError(f"there is no ledger in {database} yet; make one with: dag-acfl ledger init")
         if place != "directory":
             return Copied(transactions, len(held), place, missing=0)
-        target.claim(source.owner() or "")
+        target.claim(source.owner() or "", ledger="")
         missing = set(held)
         for number, digest in enumerate(sorted(held), 1):
             with suppress(FileNotFoundError):

@@ -170,10 +170,12 @@ def check_bucket(settings: Settings) -> Check:
     if address is None:
         return Check("bucket", "ok", "none set; models lie beside or in the database")
     try:
-        S3Blobs(address).check()
+        blobs = S3Blobs(address)
+        blobs.owner()
+        servers = [key for key, _ in blobs.objects("servers")] if address.shared else []
     except DagAcflError as error:
         return Check("bucket", "fail", " ".join(str(error).split()))
-    return Check("bucket", "ok", f"{address} answers")
+    return Check("bucket", "ok", f"{address} answers" + f", shared by {len(servers)} servers" * address.shared)
 
 
 def check_keys(paths: Sequence[Path]) -> Check:

@@ -1,5 +1,9 @@
-"""Fetching models from peers into ``Incoming``: a large one streamed by itself, small ones several in an answer."""
+"""Fetching models into ``Incoming``: from a bucket that peers share with this server, or from a peer.
 
+Of a peer a large one is streamed by itself, and small ones come several in an answer.
+"""
+
+import asyncio
 import contextlib
 import logging
 import time
@@ -18,6 +22,7 @@ from fl_core.types import Digest, PublicKey
 from fl_core.wire.v1 import STEP_MEDIA_TYPE
 from ledger_server.gossip.errors import LinkError
 from ledger_server.gossip.incoming import Incoming
+from ledger_server.store.errors import StoreError
 
 if TYPE_CHECKING:
     from ledger_server.gossip.link import PeerLink
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger(__name__)
 
+_STILL_READING_S: Final = 0.5
 TOGETHER_BYTES: Final = 1 << 20
 """Small models are fetched several in one request, up to so many bytes: the request costs more than the model."""
 
@@ -38,6 +44,8 @@ class Downloads:
         incoming: Where the models go.
         limits: Deadlines.
         unfold: Finds what large models are asked for coded by; None: they are asked for whole.
+        shared: Reads a model, by digest and size, that a peer has put where this server's lie, too; may block. None: no
+            peer does.
         then: Does the effects of what was reported.
         failed: Reports a request that has no answer.
     """
@@ -50,19 +58,43 @@ class Downloads:
         *,
         limits: GossipLimits,
         unfold: "Unfolding | None" = None,
+        shared: Callable[[Digest, int], Buffer | None] | None = None,
         then: Callable[[list[Effect]], None],
         failed: Callable[[SendRequest, LinkError], None],
     ) -> None:
         self._node, self._links, self._incoming, self._limits = node, links, incoming, limits
-        self._unfold, self._then, self._failed = unfold, then, failed
+        self._unfold, self._shared, self._then, self._failed = unfold, shared, then, failed
 
-    @staticmethod
-    def is_small(request: GetModel) -> bool:
+    def is_small(self, request: GetModel) -> bool:
         """Whether it is fetched together with others."""
-        return request.start == 0 and 2 * request.size <= TOGETHER_BYTES
+        return self._shared is None and request.start == 0 and 2 * request.size <= TOGETHER_BYTES
 
     async def fetch(self, sent: SendRequest) -> None:
-        """One model, streamed; what came stays when the link breaks, so that the next peer goes on from there."""
+        """One model: from where this server shares a bucket with others, else from the peer."""
+        found = None if self._shared is None else await self._put_by_others(sent, self._shared)
+        if found is None:
+            await self._stream(sent)
+            return
+        try:
+            kept = ModelComplete() if self._incoming.take_whole(found) else self._keep(sent, found)
+        except OSError as error:
+            self._failed(sent, _not_kept(error))
+        else:
+            self._then(self._node.answered(sent, kept, time.monotonic()))
+
+    async def _put_by_others(self, sent: SendRequest, shared: Callable[[Digest, int], Buffer | None]) -> Buffer | None:
+        request = sent.request
+        assert isinstance(request, GetModel), "the caller has matched it"
+        reading = asyncio.ensure_future(run_sync(shared, request.digest, request.size))
+        while not (await asyncio.wait([reading], timeout=_STILL_READING_S))[0]:
+            self._node.model_progress(sent, time.monotonic())
+        try:
+            return reading.result()
+        except StoreError:
+            return None
+
+    async def _stream(self, sent: SendRequest) -> None:
+        """What came stays when the link breaks, so that the next peer goes on from there."""
         request = sent.request
         assert isinstance(request, GetModel), "the caller has matched it"
         try:
@@ -145,7 +177,7 @@ class Downloads:
         for sent in waiting.values():
             self._failed(sent, failure)
 
-    def _keep(self, sent: SendRequest, data: bytes) -> Response:
+    def _keep(self, sent: SendRequest, data: Buffer) -> Response:
         request = sent.request
         assert isinstance(request, GetModel), "the caller has matched it"
         self._incoming.begin(request.digest, start=0)

@@ -50,7 +50,7 @@ class _Partial:
         while piece := self._file.read(_PIECE_BYTES):
             self._count(piece)
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: Buffer) -> None:
         if self._file is not None:
             try:
                 self._file.write(piece)
@@ -60,7 +60,7 @@ class _Partial:
                 self.forget_file()  # a full disk: then only this life has it
         self._count(piece)
 
-    def _count(self, piece: bytes) -> None:
+    def _count(self, piece: Buffer) -> None:
         if self.memory is not None:
             self.memory[self.held : self.held + len(piece)] = piece
         self._hash.update(piece)
@@ -122,8 +122,8 @@ class Incoming:
         self._folder, self._size, self._here, self._room = folder, size, here, memory_bytes
         self._partials: dict[Digest, _Partial] = {}
         self._borrowed: dict[Digest, Buffer] = {}
-        self._announced: dict[Digest, Buffer] = {}
-        """Models that came whole with their announcement."""
+        self._whole: dict[Digest, Buffer] = {}
+        """Models that came whole."""
         self._left = self._take_over(now_s())
 
     def _take_over(self, now_s: float) -> dict[Digest, Path]:
@@ -179,7 +179,7 @@ class Incoming:
 
     def is_complete(self, digest: Digest) -> bool:
         """See ``IncomingModels``; a model that is at hand already counts, and is held on to."""
-        if digest in self._announced:
+        if digest in self._whole:
             return True
         if (partial := self._partial(digest)) is not None:
             return partial.is_complete
@@ -187,13 +187,17 @@ class Incoming:
             self._borrowed[digest] = data
         return digest in self._borrowed
 
-    def take_announced(self, model: Buffer) -> Digest | None:
-        """Keep a model that came with its announcement; None when it is here, has another size, or finds no room."""
+    def take_whole(self, model: Buffer) -> Digest | None:
+        """Keep in memory a model that came with its announcement, or out of a shared bucket.
+
+        Returns:
+            Its digest; None when it is here, has another size, or finds no room.
+        """
         digest = digest_of(model)
         if len(model) != self._size or self._size > self._room or self.is_complete(digest):
             return None
         self._room -= self._size
-        self._announced[digest] = model
+        self._whole[digest] = model
         return digest
 
     def bytes_held(self, digest: Digest) -> int:
@@ -213,7 +217,7 @@ class Incoming:
         partial = self._partials.get(digest)
         return partial is not None and partial.held == start and not partial.is_complete
 
-    def write(self, digest: Digest, piece: bytes) -> bool:
+    def write(self, digest: Digest, piece: Buffer) -> bool:
         """Add bytes; False when there are more than the model has, which discards it.
 
         Raises:
@@ -244,7 +248,7 @@ class Incoming:
         Raises:
             OSError: The file cannot be read.
         """
-        if (whole := self._borrowed.get(digest) or self._announced.get(digest)) is not None:
+        if (whole := self._borrowed.get(digest) or self._whole.get(digest)) is not None:
             return whole
         partial = self._partials.get(digest)
         return partial.data() if partial is not None and partial.is_complete else None
@@ -252,7 +256,7 @@ class Incoming:
     def discard(self, digest: Digest) -> None:
         """Let go of a model, whatever came of it, in this life or in a former one."""
         self._borrowed.pop(digest, None)
-        if self._announced.pop(digest, None) is not None:
+        if self._whole.pop(digest, None) is not None:
             self._room += self._size
         if (partial := self._let_go(digest)) is not None:
             partial.forget_file()

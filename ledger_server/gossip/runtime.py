@@ -173,6 +173,7 @@ class Gossip:
             self._incoming,
             limits=limits,
             unfold=Unfolding(service) if is_coded else None,
+            shared=service.store.others_model if service.store.is_shared else None,
             then=self._then,
             failed=self._failed,
         )
@@ -518,7 +519,7 @@ class Gossip:
         self._contacts.heard(peer)
         if announcement.bundles and (trace := tracing.current()) is not None:  # of several, it is the first one's
             self._traces[announcement.bundles[0].transaction.header.model_digest] = trace
-        brought = [self._incoming.take_announced(model) for model in announcement.models]
+        brought = [self._incoming.take_whole(model) for model in announcement.models]
         self._then(self._node.announced(peer, announcement, time.monotonic()))
         for digest in brought:
             if digest is not None and not self._node.needs_model(digest):

@@ -204,6 +204,9 @@ _HELD = (
 _HELD_AMONG = select(models.c.digest).where(
     models.c.digest.in_(bindparam("digests", expanding=True)), models.c.pruned_at_ms.is_(None)
 )
+_PRUNED_AMONG = select(models.c.digest).where(
+    models.c.digest.in_(bindparam("digests", expanding=True)), models.c.pruned_at_ms.is_not(None)
+)
 _HELD_BYTES = select(func.coalesce(func.sum(func.coalesce(models.c.packed_size, models.c.size)), 0)).where(
     models.c.pruned_at_ms.is_(None)
 )
@@ -346,7 +349,7 @@ class Store:
         with self.database.writing(durable=True) as connection:
             if connection.execute(_LENGTH).scalar_one() != 0:
                 raise LedgerExistsError("this database holds a ledger already; choose another folder or database")
-            self._blobs.claim(identity)
+            self._blobs.claim(identity, ledger=first.transaction.id)
             row = {"number": 1, "epoch": secrets.token_hex(16), "id": identity, "models": self._place}
             connection.execute(insert(journal), row)
             self._write(connection, Entry(first, model, document))
@@ -674,6 +677,18 @@ class Store:
         whole = self._whole(digest, size)
         return None if whole is None else MemoryReader(whole)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other servers keep their models in the same place."""
+        return self._blobs.is_shared
+
+    def others_model(self, digest: Digest, size: int) -> Buffer | None:
+        """A model that another server has put into the shared place, checked by its digest; None: none is there.
+
+        It is not here before a transaction that carries it is appended, which then need not write it.
+        """
+        return self._blobs.others(digest, size)
+
     def link(self, digest: Digest) -> str | None:
         """A URL at which a model's own bytes can be fetched for some minutes; None: it is not here, or not so."""
         return self._blobs.link(digest) if self._scalar(_ARE_WHOLE, digests=[digest]) else None
@@ -816,20 +831,42 @@ class Store:
         Raises:
             StoreUnavailableError: What is left is dropped by the next call.
         """
-        return sum(self._drop(page) for page in _batches(self._blobs.settled(), _SWEEP_PAGE))
+        for page in _batches(self._blobs.dropped(), _SWEEP_PAGE):
+            with self.database.reading() as connection:
+                held = connection.execute(_HELD_AMONG, {"digests": page}).scalars().all()
+            for digest in held:  # the journal is an older one, put back from a copy
+                self._blobs.take_back(digest)
+        dropped = sum(self._drop(page) for page in _batches(self._blobs.settled(), _SWEEP_PAGE))
+        self.collect()
+        return dropped
+
+    def collect(self) -> int:
+        """Delete the models that all servers of a shared bucket have dropped; returns how many.
+
+        Raises:
+            StoreUnavailableError: What is left is deleted by the next call, here or by another server.
+        """
+        return self._blobs.collect()
 
     def _drop(self, digests: Sequence[Digest]) -> int:
         """Drop those blobs that no transaction holds, a few at a time, since publications wait meanwhile."""
         with self.database.reading() as connection:
-            candidates = _unheld(connection, digests)
+            candidates = self._unneeded(connection, digests)
         dropped = 0
         for batch in _batches(candidates, _DROP_PAGE):
             with self.database.writing(durable=False) as connection:
                 # Asked again where no publication can come in between: a digest may come back at any time.
-                for digest in _unheld(connection, batch):
+                for digest in self._unneeded(connection, batch):
                     self._blobs.drop(connection, digest)
                     dropped += 1
         return dropped
+
+    def _unneeded(self, connection: Connection, digests: Sequence[Digest]) -> list[Digest]:
+        """Those blobs that no transaction holds; in a shared place only where it is known that none does any more."""
+        found = set(
+            connection.execute(_PRUNED_AMONG if self._blobs.is_shared else _HELD_AMONG, {"digests": digests}).scalars()
+        )
+        return [each for each in digests if (each in found) == self._blobs.is_shared]
 
     # -- the whole --------------------------------------------------------------------------------
 
@@ -872,11 +909,6 @@ def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
     source = iter(items)
     while batch := list(islice(source, size)):
         yield batch
-
-
-def _unheld(connection: Connection, digests: Sequence[Digest]) -> list[Digest]:
-    held = set(connection.execute(_HELD_AMONG, {"digests": digests}).scalars())
-    return [each for each in digests if each not in held]
 
 
 def _bounded_by(connection: Connection, header: Header) -> bytes | None:

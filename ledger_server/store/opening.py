@@ -89,7 +89,7 @@ def _open(database: Database, folder: Path, blobs: BlobPlace | None, s3: S3Addre
     if place == "directory":
         models = DirectoryBlobs(folder)
     elif s3 is not None:
-        models = S3Blobs(s3)
+        models = S3Blobs(s3, journal=None if recorded is None else recorded.id)
     else:
         raise StoreLocationError("models lie in a bucket; say in which: DAG_ACFL_BLOBS__S3_URL=s3://bucket/prefix")
     # They must be there and this journal's: a sweep would delete another's.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,6 +22,12 @@ from tests.contract.test_store import NOW_MS, at, engine_of, found, put
 LARGE = ModelLayout.of([TensorSpec("w", "F32", (75_000,))])
 """300 KB: more than a page of any database, and than a block of any file system."""
 ONE, TWO, THREE = (digest_of(model(value)) for value in (1, 2, 3))
+
+
+@pytest.fixture(params=["rows", "files", "shared"])
+def place(request: pytest.FixtureRequest) -> str:
+    """Also a bucket that other servers may use as well."""
+    return str(request.param)
 
 
 @pytest.fixture
@@ -58,6 +65,7 @@ def test_a_pruned_model_is_gone_and_its_transaction_stays(ledger: Store, tiny: T
     assert held(ledger) == {digest_of(tiny.genesis_model), TWO, THREE}
     assert ledger.pruned_models() == 1
     assert [stored.arrival for stored in ledger.replay()] == [0, 1, 2, 3]
+    ledger.collect()
     assert set(ledger._blobs.digests()) == held(ledger)
 
 
@@ -191,14 +199,16 @@ def test_models_that_are_missing_or_anothers_are_refused(
     tmp_path: Path,
     sqlite_template: Path,
     database_url: str,
+    place: str,
     blobs: BlobPlace,
     bucket: S3Address | None,
 ) -> None:
     other = tmp_path / "other.sqlite3"
     other.write_bytes(sqlite_template.read_bytes())
-    with pytest.raises(StoreLocationError, match="models of another ledger"):
-        open_store(f"sqlite:///{other}", data_dir=tmp_path, blobs=blobs, s3=bucket)
-    elsewhere = None if bucket is None else S3Address(bucket.bucket, "x", bucket.endpoint, allow_http=True)
+    if bucket is None or place != "shared":  # which only finds out whose the journal is when its ledger is made
+        with pytest.raises(StoreLocationError, match="models of another ledger"):
+            open_store(f"sqlite:///{other}", data_dir=tmp_path, blobs=blobs, s3=bucket)
+    elsewhere = None if bucket is None else replace(bucket, prefix="x")
     with pytest.raises(StoreLocationError, match="are missing; they belong in"):
         open_store(database_url, data_dir=tmp_path / "elsewhere", s3=elsewhere)
 

@@ -141,7 +141,7 @@ class DirectoryBlobs(BlobStore):
             except FileNotFoundError:
                 return None
 
-    def claim(self, journal: str) -> None:
+    def claim(self, journal: str, *, ledger: str) -> None:  # noqa: ARG002 -- a folder is one journal's
         with our_errors(_WRITING):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for number in range(256):  # all at once, so that no model has to wait for the sync of a folder's making

@@ -9,7 +9,7 @@ process and in others: so none can drop a blob between another's ``put`` and the
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Self
 
 from sqlalchemy import Connection
@@ -69,7 +69,18 @@ class MemoryReader(ModelReader):
 
 
 class BlobStore(ABC):
-    """Models' bytes by digest. All methods may be called from many threads, and raise only ``StoreError``."""
+    """Models' bytes by digest. All methods may be called from many threads, and raise only ``StoreError``.
+
+    Attributes:
+        is_shared: Whether other servers, with journals of their own, keep their models there as well: then what no
+            transaction holds may be another's.
+    """
+
+    is_shared: bool = False
+
+    def others(self, digest: Digest, size: int) -> bytes | None:  # noqa: ARG002 -- most places are one server's alone
+        """The bytes of a blob that another server has put, and that hash to their digest; None: there are none."""
+        return None
 
     def prepare(self, digest: Digest, data: Buffer) -> None:  # noqa: B027 -- a place may have nothing to prepare
         """Do the slow part of ``put`` beforehand, without the writer's lock.
@@ -128,6 +139,21 @@ class BlobStore(ABC):
         """Of ``digests``, those that a sweep may drop where no transaction holds them."""
         return self.digests()
 
+    def dropped(self) -> Iterable[Digest]:
+        """What was dropped here, and is there still since other servers of a shared place have not dropped it."""
+        return ()
+
+    def take_back(self, digest: Digest) -> None:  # noqa: B027 -- most places have nothing to take back
+        """Undo a drop of one of those, if it is there still.
+
+        Raises:
+            StoreUnavailableError: It is being deleted just now.
+        """
+
+    def collect(self) -> int:
+        """Delete what all servers of a shared place have dropped; returns how many blobs."""
+        return 0
+
     def owner(self) -> str | None:
         """The id of the journal whose models these are; None if none has claimed the place (``claim``).
 
@@ -136,8 +162,16 @@ class BlobStore(ABC):
         """
         return None
 
-    def claim(self, journal: str) -> None:  # noqa: B027 -- the rows of a database need no claim
-        """Write the journal's id durably beside the models, so that no other journal's sweep deletes them."""
+    def claim(self, journal: str, *, ledger: str) -> None:  # noqa: B027 -- the rows of a database need no claim
+        """Write the journal's id durably beside the models, so that no other journal's sweep deletes them.
+
+        Args:
+            journal: Its id.
+            ledger: The ledger's id: a shared place takes journals of one ledger.
+
+        Raises:
+            StoreLocationError: It is another ledger's, or not shared.
+        """
 
     def check(self) -> None:  # noqa: B027 -- the journal asks its own database itself
         """Ask whether the place can be used.

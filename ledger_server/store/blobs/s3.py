@@ -1,7 +1,8 @@
 """Models as objects of a bucket, one each, by their digest: the ``s3`` store, for Amazon S3 and what speaks like it.
 
-``s3://bucket/prefix`` holds ``prefix/DIGEST`` for each model. S3 answers a PUT when the object is durable, and shows
-the old object or the new one, never half of one; larger models go up in parts, and appear with the last.
+``s3://bucket/prefix`` holds ``prefix/DIGEST`` for each model, of one server or of several (``shared``). S3 answers a
+PUT when the object is durable, and shows the old object or the new one, never half of one; larger models go up in
+parts, and appear with the last.
 
 Who asks has to wait: every request is tried again a few times, for some seconds, and then the store is unavailable.
 While it is, one request at a time finds out whether it still is, and all others are told at once: a service that hangs
@@ -21,9 +22,10 @@ from cachetools import TTLCache
 from sqlalchemy import Connection
 
 from fl_core.models import Buffer
-from fl_core.types import Digest, is_hex_id
+from fl_core.types import Digest, digest_of, is_hex_id
 from ledger_server.buckets import S3Address
 from ledger_server.store.blobs.protocol import BlobStore, ModelReader
+from ledger_server.store.blobs.shared import Sharing
 from ledger_server.store.errors import StoreLocationError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -34,7 +36,9 @@ PART_BYTES: Final = 8 << 20
 _FIRST_AHEAD_BYTES: Final = 256 << 10
 """Read beyond what was asked for: a round trip takes as long as this. It doubles while reading goes on behind it."""
 _OWNER: Final = "journal"
-"""The object that holds the id of the journal whose models these are."""
+"""The object that holds the id of the journal whose models these are, or says that several servers' are."""
+_SHARED: Final = "shared "
+"""What it begins with then, before the ledger's id."""
 YOUNG: Final = timedelta(days=1)
 """Objects of this age may wait for their transaction to be committed: a sweep leaves them."""
 LINK_LIFE: Final = timedelta(minutes=5)
@@ -60,14 +64,21 @@ _WITHOUT_KEYS: Final = ("MissingAccessKeyId", "MissingSecretAccessKey", "/latest
 
 
 class S3Blobs(BlobStore):
-    """A bucket's objects under a prefix. Building it asks nothing of S3, ``check`` does.
+    """A bucket's objects under a prefix. Building it asks nothing of S3, ``owner`` and ``check`` do.
+
+    Args:
+        address: Where.
+        journal: Whose models these are, where it is made already.
 
     Raises:
         StoreLocationError: The package that speaks S3 is not installed, or a setting or credential is missing.
     """
 
-    def __init__(self, address: S3Address) -> None:
-        self._address = address
+    def __init__(self, address: S3Address, *, journal: str | None = None) -> None:
+        self._address, self._journal = address, journal
+        self.is_shared = address.shared
+        self._damaged: TTLCache[Digest, None] = TTLCache(_MOST_NEW, ttl=_NEW_S)
+        """What others have put, or somebody else, and does not hash to its digest."""
         try:
             import obstore  # noqa: PLC0415 (an extra)
         except ImportError:
@@ -75,8 +86,10 @@ class S3Blobs(BlobStore):
         self._obstore: ModuleType = obstore
         self._store = _opened(address)
         self._new: TTLCache[Digest, None] = TTLCache(_MOST_NEW, ttl=_NEW_S)
-        """What was not there when ``prepare`` looked, and has been put since: too young for a sweep."""
+        """What was not there when ``prepare`` looked, and has been put since: too young for a sweep. In a shared place
+        also what others have put and this server holds no pruned row of: nobody deletes that."""
         self._new_lock = threading.Lock()
+        self._sharing: Sharing | None = None
         self._away = False
         self._finding_out = threading.Lock()
 
@@ -84,10 +97,13 @@ class S3Blobs(BlobStore):
         return str(self._address)
 
     def prepare(self, digest: Digest, data: Buffer) -> None:
-        if self._is_here(digest):
-            return
-        self._put(digest, data)
         with self._new_lock:
+            is_damaged, is_new = digest in self._damaged, self.is_shared and digest in self._new
+        if is_new or (not is_damaged and self._is_here(digest)):
+            return
+        self.write(digest, data)
+        with self._new_lock:
+            self._damaged.pop(digest, None)
             self._new[digest] = None
 
     def put(self, connection: Connection, digest: Digest, data: Buffer) -> None:  # noqa: ARG002 -- only its lock is needed
@@ -98,11 +114,13 @@ class S3Blobs(BlobStore):
             self.prepare(digest, data)
 
     def replace(self, connection: Connection, digest: Digest, data: Buffer) -> None:  # noqa: ARG002 -- only its lock is needed
-        self._put(digest, data)
+        self.take_back(digest)
+        self.write(digest, data)
 
-    def _put(self, digest: Digest, data: Buffer) -> None:
+    def write(self, key: str, data: Buffer) -> None:
+        """Put an object under the prefix."""
         with self._our_errors(_WRITING):
-            self._obstore.put(self._store, digest, data, chunk_size=PART_BYTES, max_concurrency=4)
+            self._obstore.put(self._store, key, data, chunk_size=PART_BYTES, max_concurrency=4)
 
     def _is_here(self, digest: Digest) -> bool:
         # Not by a HEAD, which has no words for whether it is the object that is missing, or the bucket, or a key.
@@ -143,40 +161,93 @@ class S3Blobs(BlobStore):
             return str(self._obstore.sign(self._store, "GET", digest, LINK_LIFE))
 
     def drop(self, connection: Connection, digest: Digest) -> None:  # noqa: ARG002 -- only its lock is needed
-        """As ``BlobStore.drop``; in a bucket with versions, the older version stays until its lifecycle rule."""
+        """As ``BlobStore.drop``, and in a shared place let go of it, for ``collect``.
+
+        In a bucket with versions, the older version stays until its lifecycle rule.
+        """
+        if self._sharing is None:
+            assert not self.is_shared, "who drops has asked for the owner, or claimed the place"
+            self.delete(digest)
+            return
+        with self._new_lock:
+            self._new.pop(digest, None)
+        self._sharing.let_go(digest)
+
+    def delete(self, key: str) -> None:
+        """Delete an object under the prefix; one that is not there is no error."""
         with self._our_errors(_WRITING):
             try:
-                self._obstore.delete(self._store, digest)
+                self._obstore.delete(self._store, key)
             except FileNotFoundError as error:
                 if not _is_missing(error):
                     raise
 
+    def dropped(self) -> set[Digest]:
+        return set() if self._sharing is None else self._sharing.mine()
+
+    def take_back(self, digest: Digest) -> None:
+        if self._sharing is not None:
+            self._sharing.take_back(digest)
+
+    def collect(self) -> int:
+        return 0 if self._sharing is None else self._sharing.collect()
+
     def digests(self) -> Iterator[Digest]:
-        return (digest for digest, _ in self._objects())
+        return (digest for digest, _ in self._models())
 
     def settled(self) -> Iterator[Digest]:
-        """As ``BlobStore.settled``: less the objects of the last day, whose transactions may be on their way."""
+        """As ``BlobStore.settled``: less the objects of the last day, whose transactions may be on their way, and what
+        this server of several has let go already.
+        """
         before = datetime.now(UTC) - YOUNG
-        return (digest for digest, put_at in self._objects() if put_at < before)
+        dropped = self.dropped()
+        return (digest for digest, put_at in self._models() if put_at < before and digest not in dropped)
 
-    def _objects(self) -> Iterator[tuple[Digest, datetime]]:
-        pages = iter(self._obstore.list(self._store, chunk_size=1000))
+    def _models(self) -> Iterator[tuple[Digest, datetime]]:
+        return ((Digest(key), put_at) for key, put_at in self.objects() if is_hex_id(key))
+
+    def objects(self, folder: str | None = None) -> Iterator[tuple[str, datetime]]:
+        """The keys below the prefix, or in one of its folders, and when each was put, in S3's order."""
+        pages = iter(self._obstore.list(self._store, folder, chunk_size=1000))
         while True:
             with self._our_errors(_READING):
                 page = next(pages, None)
             if page is None:
                 return
             for each in page:
-                if is_hex_id(name := each["path"].rpartition("/")[2]):
-                    yield Digest(name), each["last_modified"]
+                yield each["path"], each["last_modified"]
 
     def owner(self) -> str | None:
-        """As ``BlobStore.owner``.
+        """As ``BlobStore.owner``; of a shared place it is this server's journal, if that is one of those that share it.
 
         Raises:
+            StoreLocationError: One server's place is to be shared, or the other way round; or this server was taken
+                off those that share it.
             BucketRefusedError: There is no such bucket, or the credentials do not open it.
             StoreUnavailableError: It does not answer.
         """
+        found = self._owner()
+        if found is None:
+            return None
+        if found.startswith(_SHARED) != self.is_shared:
+            raise StoreLocationError(
+                f"{self} is one server's alone; servers that are to share a prefix begin with an empty one"
+                if self.is_shared
+                else f"{self} is shared by several servers; set blobs.s3_shared, or choose another prefix"
+            )
+        if not self.is_shared:
+            return found
+        if self._journal is None:
+            return None  # it may take part: see claim
+        self._sharing = Sharing(self, self._journal)
+        if not self._sharing.is_registered():
+            raise StoreLocationError(
+                f"this server was taken off those that share {self}, so its models may have been deleted; "
+                f"if they are to be kept again, put the empty object servers/{self._journal} back"
+            )
+        return self._journal
+
+    def _owner(self) -> str | None:
         with self._our_errors(_READING):
             try:
                 return bytes(self._obstore.get(self._store, _OWNER).bytes()).decode("ascii", "replace").strip()
@@ -185,13 +256,29 @@ class S3Blobs(BlobStore):
                     return None
                 raise
 
-    def claim(self, journal: str) -> None:
-        with self._our_errors(_WRITING):
-            self._obstore.put(self._store, _OWNER, f"{journal}\n".encode("ascii"))
+    def claim(self, journal: str, *, ledger: str) -> None:
+        if not self.is_shared:
+            self.write(_OWNER, f"{journal}\n".encode("ascii"))
+            return
+        wanted = f"{_SHARED}{ledger}"
+        found = self._owner()
+        if found not in (None, wanted):
+            raise StoreLocationError(f"{self} holds the models of another ledger; choose another prefix for this one's")
+        if found is None:
+            self.write(_OWNER, f"{wanted}\n".encode("ascii"))
+        self._sharing = Sharing(self, journal)
+        self._sharing.register()
+
+    def others(self, digest: Digest, size: int) -> bytes | None:
+        data = self.get(digest, size)
+        is_sound = data is not None and digest_of(data) == digest
+        with self._new_lock:
+            (self._new if is_sound else self._damaged)[digest] = None
+        return data if is_sound else None
 
     def check(self) -> None:
-        """Raises as ``owner``."""
-        self.owner()
+        """Raises ``BucketRefusedError`` and ``StoreUnavailableError`` as ``owner``."""
+        self._owner()
 
     @contextmanager
     def _our_errors(self, doing: str) -> Iterator[None]:

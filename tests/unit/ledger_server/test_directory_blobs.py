@@ -15,7 +15,7 @@ DIGEST = digest_of(DATA)
 @pytest.fixture
 def blobs(tmp_path: Path) -> DirectoryBlobs:
     blobs = DirectoryBlobs(tmp_path / "models")
-    blobs.claim("journal")
+    blobs.claim("journal", ledger="")
     blobs.prepare(DIGEST, DATA)
     return blobs
 

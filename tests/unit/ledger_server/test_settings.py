@@ -56,6 +56,7 @@ AS_DOCUMENTED: dict[str, tuple[str, object]] = {
     "BLOBS__S3_ENDPOINT": ("https://s3.hospital-a.example", "https://s3.hospital-a.example"),
     "BLOBS__S3_REGION": ("eu-central-1", "eu-central-1"),
     "BLOBS__S3_ALLOW_HTTP": ("yes", True),
+    "BLOBS__S3_SHARED": ("on", True),
     "BLOBS__REDIRECT": ("on", True),
     "PRUNE__KEEP_DAYS": ("200", 200),
     "PRUNE__PACK_AFTER_HOURS": ("24", 24),
