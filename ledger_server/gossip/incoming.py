@@ -18,8 +18,8 @@ from fl_core.types import Digest, digest_of, is_hex_id
 
 MEMORY_BYTES: Final = 64 << 20
 """Room for models in memory; a model that finds none is read from the disk when it is admitted."""
-SMALLEST_IN_FILE: Final = 512 << 10
-"""Smaller models lie in memory only: several come in one answer, and fetching them again costs a restart little."""
+SMALLEST_IN_FILE: Final = 16 << 10
+"""Smaller models lie in memory only: fetching one again costs no more than writing it."""
 LEFT_BYTES: Final = 256 << 20
 """What is taken over from a former life, those first that came first: they are admitted first."""
 LEFT_S: Final = 86_400.0
