@@ -109,6 +109,7 @@ def main(dist: Path) -> None:
             run(python, "-m", "pip", *quiet, "install", *what)
         run(python, "-c", NO_EXTRAS)
         print(version := run(command, "--version"))
+        run(command, "capacity", "--devices", "50", "--model-mb", "13")  # reads a file that is no module
         commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
         if commit.stdout.strip() not in version:
             sys.exit(f"error: the wheel does not say that it is of commit {commit.stdout.strip()}")

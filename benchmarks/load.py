@@ -57,6 +57,10 @@ class Answer:
     status: int
     fields: dict[bytes, bytes]
     body: bytearray
+    sent: int = 0
+    """Bytes of the request."""
+    received: int = 0
+    """Bytes of the answer, its head included."""
 
     @property
     def code(self) -> str:
@@ -90,10 +94,12 @@ class Connection(asyncio.Protocol):
             fields = dict(line.lower().split(b": ", 1) for line in lines[1:])
             self.missing = int(fields[b"content-length"])
             self.answer, data = Answer(int(lines[0][9:12]), fields, bytearray()), bytes(self.head[end + 4 :])
+            self.answer.received = end + 4
             self.head.clear()
         self.answer.body += data
         if len(self.answer.body) >= self.missing:
             answer, self.answer = self.answer, None
+            answer.received += len(answer.body)
             if answer.fields.get(b"connection") == b"close":
                 self.close()
             if self.waiting is not None and not self.waiting.done():
@@ -112,7 +118,9 @@ class Connection(asyncio.Protocol):
         self.waiting = asyncio.get_running_loop().create_future()
         self.transport.writelines(pieces)
         async with asyncio.timeout(SILENCE_S):
-            return await self.waiting
+            answer = await self.waiting
+        answer.sent = sum(map(len, pieces))
+        return answer
 
 
 @dataclass(slots=True)
@@ -122,6 +130,8 @@ class Tally:
     rounds: int = 0
     took_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """Of each call from its first attempt on, waiting included."""
+    moved: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    """Of each call that was answered: bytes of the request and of the answer."""
     tried_again: Counter[str] = field(default_factory=Counter)
     given_up: Counter[str] = field(default_factory=Counter)
     """What the SDK would not try again, or not for longer."""
@@ -202,6 +212,7 @@ class Client:
             else:
                 if answer.status in SUCCESS:
                     self.crowd.tally.took_s[name].append(time.perf_counter() - began_s)
+                    self.crowd.tally.moved[name].append((answer.sent, answer.received))
                     self.calling_since = None
                     return answer
                 fault = f"{answer.status} {answer.code}"

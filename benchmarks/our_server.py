@@ -20,11 +20,12 @@ from safetensors.numpy import save_file
 STOP_TIMEOUT_S = 30
 COMMAND = [sys.executable, "-m", "dag_acfl"]
 
-TINY_MODEL_VALUES, TENTH_MODEL_VALUES = 58, 25_450
-"""Next to nothing, and 0.1 MB."""
+TINY_MODEL_VALUES, TENTH_MODEL_VALUES, MB_MODEL_VALUES = 58, 25_450, 249_640
+"""Next to nothing, 0.1 MB and 1 MB."""
 SHAPES: dict[int, dict[str, tuple[int, ...]]] = {
     TINY_MODEL_VALUES: {"fc1.weight": (4, 4), "fc1.bias": (4,), "fc2.weight": (7, 4), "fc2.bias": (10,)},
     TENTH_MODEL_VALUES: {"fc1.weight": (32, 784), "fc1.bias": (32,), "fc2.weight": (10, 32), "fc2.bias": (10,)},
+    MB_MODEL_VALUES: {"fc1.weight": (314, 784), "fc1.bias": (314,), "fc2.weight": (10, 314), "fc2.bias": (10,)},
     harness.SMALL_MODEL_VALUES: {
         "fc1.weight": (128, 784),
         "fc1.bias": (128,),

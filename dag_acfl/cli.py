@@ -9,6 +9,7 @@ import typer
 from dag_acfl.commands import (
     audit,
     authors,
+    capacity,
     client,
     data,
     db,
@@ -75,6 +76,7 @@ app.add_typer(audit.app, name="audit")
 app.command("simulate")(simulate.simulate)
 app.command("topology")(topology.topology)
 app.command("doctor")(doctor.doctor)
+app.command("capacity")(capacity.capacity)
 app.add_typer(data.app, name="data")
 
 

@@ -1,6 +1,7 @@
 """Write the parts of docs/ that the code decides: `make docs`. With `--check` write nothing, fail when one is stale.
 
-Whole pages: settings.md, commands.md, openapi.json, conformance/v1.json. In the others, the blocks between
+Whole pages: settings.md, commands.md, openapi.json, conformance/v1.json; and, beside the code that reads it,
+ledger_server/admin/measured_costs.json, from the results of benchmarks. In the others, the blocks between
 <!-- generated: NAME --> and <!-- end -->. Each page's parts have a module in docs/parts/.
 """
 
@@ -12,8 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from docs.parts import decisions, experiments, faults, frameworks, operations, protocol, selection, simulator
+from docs.parts import capacity, decisions, experiments, faults, frameworks, operations, protocol, selection, simulator
 from docs.parts.commands import commands_page
+from docs.parts.measured_costs import FILE as MEASURED_COSTS
+from docs.parts.measured_costs import measured_costs
 from docs.parts.settings import settings_page
 from docs.vectors import conformance_vectors
 from ledger_server.app import openapi_document
@@ -23,6 +26,7 @@ _BLOCK: Final = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)"
 
 _BLOCKS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
     "adr/index.md": decisions.BLOCKS,
+    "capacity.md": capacity.BLOCKS,
     "protocol.md": protocol.BLOCKS,
     "faults.md": faults.BLOCKS,
     "frameworks.md": frameworks.BLOCKS,
@@ -50,6 +54,7 @@ def pages() -> dict[Path, str]:
         DOCS / "settings.md": settings_page(),
         DOCS / "commands.md": commands_page(),
         DOCS / "conformance" / "v1.json": vectors,
+        MEASURED_COSTS: measured_costs(),
         DOCS / "openapi.json": json.dumps(openapi_document(), indent=1, ensure_ascii=True) + "\n",
         **{DOCS / name: with_blocks((DOCS / name).read_text("utf-8"), blocks) for name, blocks in _BLOCKS.items()},
     }
