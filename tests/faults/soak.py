@@ -18,7 +18,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +31,7 @@ from fl_core.wire import v1
 from ledger_server.store import schema
 from tests.faults.harness import forked
 from tests.faults.harness.client import EVENTS, NotingClient
+from tests.faults.harness.ending import interruptible
 from tests.faults.harness.history import Event, History
 from tests.faults.harness.peers import introduce
 from tests.faults.harness.servers import ServerProcess, running
@@ -298,26 +298,6 @@ def study(folder: Path, *, pace: float, seed: int) -> Iterator[tuple[Soak, str]]
             finally:
                 clients.kill()
                 clients.join()
-
-
-@contextmanager
-def interruptible(wanted: threading.Event) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the run early, with what there is; a second one ends it at once."""
-
-    def note(_number: int, _frame: FrameType | None) -> None:
-        if wanted.is_set():
-            raise KeyboardInterrupt
-        wanted.set()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def run(folder: Path, size: int, seed: int) -> Report:
