@@ -30,9 +30,9 @@ from ledger_server.store import database, engine, journal
 from ledger_server.store.blobs import directory
 
 LATE_S = 0.1
-GAP_S = 1.0
-"""On a busy machine a follower is so far behind."""
 """How long a planted bug leaves undone what the product does at once."""
+GAP_S = 1.0
+"""The same of a page's gap: on a busy machine a follower is so far behind."""
 
 
 def plant(where: Any, name: str, instead: Any) -> None:

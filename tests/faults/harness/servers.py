@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
@@ -51,6 +51,7 @@ class ServerProcess:
         namespace: The network namespace that it runs in; None: the test's.
         bug: One of ``tests.faults.harness.planted`` to plant in the server; None for the product as it is.
         log_file: Where its log goes; None: beside the folder.
+        before: Called in the server's process before it serves; a function that can be found by its name.
     """
 
     folder: Path
@@ -63,6 +64,7 @@ class ServerProcess:
     namespace: str | None = None
     bug: str | None = None
     log_file: Path | None = None
+    before: Callable[[], None] | None = None
     process: BaseProcess | None = None
 
     @property
@@ -121,7 +123,7 @@ class ServerProcess:
             settings["DAG_ACFL_DATABASE_URL"] = self.database_url
         if self.blobs is not None:
             settings["DAG_ACFL_BLOBS__STORE"] = self.blobs
-        return forked.start(_command, arguments, bug, self.namespace, log=log, environment=settings)
+        return forked.start(_command, arguments, bug, self.namespace, self.before, log=log, environment=settings)
 
     def wait_ready(self, within_s: float = START_S) -> None:
         """Return once it answers, which it does when its store is open; ``/readyz`` would wait for its peers, too.
@@ -228,8 +230,10 @@ class ServerProcess:
         return faults
 
 
-def _command(arguments: list[str], bug: str | None, namespace: str | None) -> int:
+def _command(arguments: list[str], bug: str | None, namespace: str | None, before: Callable[[], None] | None) -> int:
     """``dag-acfl`` with these arguments, in this process."""
+    if before is not None:
+        before()
     if namespace is not None:
         enter(NAMESPACES / namespace)
     if bug is not None:
