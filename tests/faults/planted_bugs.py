@@ -36,7 +36,7 @@ Look = Callable[[str | None, Path], list[str]]
 
 SQLITE, IN_FILES = PLACES[0], PLACES[1]
 SEEDS = 12
-KILLS = 15
+KILLS = 40
 
 
 def by_kills_in_files(bug: str | None, folder: Path) -> list[str]:

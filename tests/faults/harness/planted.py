@@ -29,7 +29,7 @@ from ledger_server.http import peer_signature
 from ledger_server.store import database, engine, journal
 from ledger_server.store.blobs import directory
 
-LATE_S = 0.1
+LATE_S = 0.3
 """How long a planted bug leaves undone what the product does at once."""
 GAP_S = 1.0
 """The same of a page's gap: on a busy machine a follower is so far behind."""
