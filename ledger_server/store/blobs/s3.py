@@ -156,9 +156,16 @@ class S3Blobs(BlobStore):
     def open(self, digest: Digest, size: int) -> "S3Reader | None":
         return S3Reader(self, digest, size) if self._is_here(digest) else None
 
-    def link(self, digest: Digest) -> str:
-        with self._our_errors(_READING):
+    def link(self, digest: Digest) -> str | None:
+        """As ``BlobStore.link``; none while S3 is known to be away, or without credentials. S3 is not asked."""
+        from obstore.exceptions import BaseError  # noqa: PLC0415
+
+        if self._away:
+            return None
+        try:
             return str(self._obstore.sign(self._store, "GET", digest, LINK_LIFE))
+        except (BaseError, OSError, ValueError):
+            return None
 
     def drop(self, connection: Connection, digest: Digest) -> None:  # noqa: ARG002 -- only its lock is needed
         """As ``BlobStore.drop``, and in a shared place let go of it, for ``collect``.

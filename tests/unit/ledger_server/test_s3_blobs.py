@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
+from urllib.request import urlopen
 
 import obstore
 import pytest
@@ -136,6 +137,23 @@ def test_an_append_puts_again_what_went_after_it_was_prepared(address: S3Address
     other.drop(NO_DATABASE, blob[0])
     append(other, b"a model")
     assert blobs.get(*blob) == b"a model"
+
+
+def test_a_link_gives_the_model_to_whoever_holds_it_and_says_nothing_of_whether_s3_is_there(
+    s3: S3Service, blobs: S3Blobs
+) -> None:
+    digest, size = put(blobs, b"a model")
+    link = blobs.link(digest)
+    assert link is not None
+    with urlopen(link, timeout=10) as found:
+        assert found.read() == b"a model"
+    with s3.down():
+        assert blobs.link(digest) is not None, "nobody has asked yet"
+        with pytest.raises(StoreUnavailableError):
+            blobs.get(digest, size)
+        assert blobs.link(digest) is None
+    assert blobs.get(digest, size) == b"a model"
+    assert blobs.link(digest) is not None
 
 
 def test_other_bytes_take_an_objects_place(blobs: S3Blobs) -> None:
