@@ -30,6 +30,7 @@ PROGRAMS = (
     "service_round",
     "reconciliation",
     "gossip",
+    "bucket",
     "tip_pile",
     "prune",
     "trust_report",
