@@ -33,7 +33,7 @@ DIST := dist
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format types contracts migrations wheel docs site extras bench bench-peers experiments faults containers trackers openapi js frameworks flower house ci constraints clean
+.PHONY: help demo test lint format types contracts migrations wheel docs site extras bench bench-peers experiments faults containers trackers openapi js console frameworks flower house ci constraints clean
 
 help: ## Show this
 	@echo "DAG-ACFL: federated learning without a coordinator, without rounds, without a preset number of clusters"
@@ -107,6 +107,10 @@ js: $(DEV) $(VENV)-js/.installed ## The JavaScript client in Node and Chromium: 
 	@PATH="$(abspath $(VENV)-js/bin):$$PATH" $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/javascript/client_in_node.py tests/javascript/client_in_chromium.py \
 	  tests/javascript/javascript_page.py $(ARGS)
 
+console: $(VENV)-console/.installed $(VENV)-js/.installed ## The console in Chromium: every view, live, by keys, in light and dark (an environment beside .venv), and its types
+	@clients/js/node_modules/.bin/tsc --noEmit --project ledger_server/console
+	@$(VENV)-console/bin/python -m pytest -q --timeout 120 -p no:cacheprovider tests/browser/console.py $(ARGS)
+
 frameworks: $(VENV)-frameworks/.installed ## The examples with scikit-learn, Lightning and Hugging Face (an environment beside .venv)
 	@$(VENV)-frameworks/bin/python -m pytest -q -n 2 --noconftest tests/docs/framework_examples.py $(ARGS)
 
@@ -127,7 +131,7 @@ constraints: $(DEV) ## Write constraints.txt from what .venv holds
 	  sed 's/+[a-z0-9.]*$$//'; } > $(VENV)/constraints.txt && mv $(VENV)/constraints.txt constraints.txt
 
 clean: ## Remove environments, caches and what was built; results and ledgers stay
-	@rm -rf $(VENV) $(VENV)-peers $(VENV)-trackers $(VENV)-openapi $(VENV)-js $(VENV)-frameworks $(VENV)-flower-* clients/js/node_modules $(DIST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@rm -rf $(VENV) $(VENV)-peers $(VENV)-trackers $(VENV)-openapi $(VENV)-js $(VENV)-console $(VENV)-frameworks $(VENV)-flower-* clients/js/node_modules $(DIST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -190,6 +194,11 @@ endef
 $(VENV)-frameworks/.installed: examples/requirements.txt $(DEV)
 	@echo "installing scikit-learn, Lightning and Hugging Face"
 	$(call install_beside,-r examples/requirements.txt)
+	@touch $@
+
+$(VENV)-console/.installed: Makefile $(DEV)
+	@echo "installing what drives a browser"
+	$(call install_beside,'playwright~=1.50' 'axe-playwright-python~=0.1.4')
 	@touch $@
 
 # flwr pins older releases of what we use, so .venv cannot hold it.

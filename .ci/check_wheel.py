@@ -21,6 +21,7 @@ from pathlib import Path
 
 MUST_HOLD = (
     "ledger_server/_commit.txt",
+    "ledger_server/_client/crypto.js",
     "ledger_server/_migrations/env.py",
     "ledger_server/_migrations/versions/0001_journal.py",
     "fl_simulator/data/digits.csv.gz",
@@ -81,6 +82,19 @@ def wait_until_ready(process: subprocess.Popen[bytes], port: int) -> dict[str, o
     sys.exit(f"error: the server was not ready within {READY_WITHIN_S:.0f} s (exit code {process.poll()})")
 
 
+def check_console(wheel: Path, port: int) -> None:
+    """Every file of the console that the wheel holds is served as it is."""
+    with zipfile.ZipFile(wheel) as held:
+        for name in held.namelist():
+            folder, _, path = name.removeprefix("ledger_server/").partition("/")
+            if folder not in ("console", "_client") or not name.endswith((".js", ".css", ".html", ".svg")):
+                continue
+            url = f"http://127.0.0.1:{port}/ui/{'client/' * (folder == '_client')}{path}"
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                if answer.read() != held.read(name):
+                    sys.exit(f"error: {url} is not {name}")
+
+
 def main(dist: Path) -> None:
     """Check the one wheel in ``dist``."""
     (wheel,) = dist.glob("*.whl")
@@ -121,6 +135,7 @@ def main(dist: Path) -> None:
         )
         try:
             print(f"/readyz: {json.dumps(wait_until_ready(server, port))}")
+            check_console(wheel, port)
             server.send_signal(signal.SIGTERM)
             if (code := server.wait(timeout=30)) != 0:
                 sys.exit(f"error: the server ended with {code} after SIGTERM")

@@ -19,7 +19,7 @@ from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
-from ledger_server.api import events, gossip, health, ledger, models, pages, selections, transactions
+from ledger_server.api import console, events, gossip, health, ledger, models, pages, selections, transactions, views
 from ledger_server.api.documentation import EVERYWHERE, describe
 from ledger_server.build import build
 from ledger_server.election import Election, election_of
@@ -45,7 +45,7 @@ from ledger_server.tracing import HOW_REQUESTS_ARE_TRACED
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-MODULES: Final = (selections, models, transactions, ledger, gossip, events, health, pages)
+MODULES: Final = (selections, models, transactions, ledger, views, gossip, events, health, pages, console)
 """The modules of routes, in the order in which they are tried."""
 
 

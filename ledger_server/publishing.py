@@ -61,6 +61,7 @@ from ledger_server.selecting import ForwardedEvidence, SelectionService
 from ledger_server.store.engine import LOG_BYTES
 from ledger_server.store.errors import StoreError, StoreInconsistentError, StoreUnavailableError
 from ledger_server.store.journal import Entry, Store, StoredTransaction
+from ledger_server.windows import Windows
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -151,6 +152,7 @@ class LedgerService(LedgerView):
         selections: Answers selections.
         aggregates: Averages of updates.
         clusters: Who approves whom.
+        windows: Parts of the journal, for pages that draw it.
         alarms: What is odd about updates.
         listeners: Woken by each arrival.
         on_published: Called with what a client published, once it is visible, in order of arrival; in any thread.
@@ -185,6 +187,7 @@ class LedgerService(LedgerView):
         )
         self.aggregates: Aggregates = Aggregates(self)
         self.clusters: Clusters = Clusters(self)
+        self.windows: Windows = Windows(self)
         self.selections: SelectionService = SelectionService(self, self.aggregates, self._pending, key=key)
         self._key, self._now_ms = key, now_ms
         self._quotas = quotas or Quotas()

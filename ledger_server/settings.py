@@ -337,6 +337,9 @@ class Settings(BaseSettings):
         "one caller have as many as are left at most: alone, half.",
     )
     docs_enabled: bool = Field(default=True, description="Whether `/docs` and `/openapi.json` are served.")
+    console_enabled: bool = Field(
+        default=True, description="Whether the console is served under `/ui/`. What it shows asks for a token as ever."
+    )
     min_free_bytes: int = Field(
         default=256 * MIB,
         ge=0,

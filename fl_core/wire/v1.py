@@ -40,6 +40,8 @@ QUARANTINE: Final = "/v1/quarantine"
 COSTS: Final = "/v1/costs"
 EVENTS: Final = "/v1/events"
 ALARMS: Final = "/v1/alarms"
+VIEW_UPDATES: Final = "/v1/view/updates"
+VIEW_UPDATE: Final = "/v1/view/updates/{transaction}"
 PROBLEM: Final = "/problems/{code}"
 SUPERVISION: Final = frozenset({"/healthz", "/readyz", "/version", "/metrics"})
 """What supervisors ask: answered however many ask for the rest, logged at debug, not traced."""
@@ -373,6 +375,56 @@ class AlarmsOut(Answer):
 
     ledger: HexId
     items: list[AlarmOut]
+
+
+class UpdatesViewOut(Answer):
+    """Updates of a part of the journal, a column for each thing, for drawing; genesis is the first."""
+
+    ledger: HexId
+    transactions: Count = Field(description="How many the ledger has.")
+    first: Count = Field(description="Arrival from which on the part goes.")
+    end: Count = Field(description="Arrival before which it ends.")
+    every: Count = Field(description="1: all are here; n: each n-th, and no parents.")
+    arrivals: list[int]
+    ids: list[HexId]
+    authors: list[Author] = Field(description="Those of the part, in the order in which they come.")
+    author: list[int] = Field(description="Of each update, its place in `authors`.")
+    servers: list[HexId] = Field(description="Keys of the servers that updates were published to.")
+    server: list[int] = Field(description="Of each update, its place in `servers`.")
+    parents: list[list[int]] = Field(description="Of each update, its parents' arrivals, ascending.")
+    depth: list[int]
+    received_at_ms: list[int] = Field(description="By the server that it was published to.")
+    num_examples: list[int]
+    step: list[float | None] = Field(description="Euclidean norm of its step; null: a parent's model was not here.")
+    metrics: dict[str, list[float | None]] = Field(description="The authors' figures by name; null: not stated.")
+
+
+class StepShareOut(Answer):
+    """What a parent had of the average that a model was trained from."""
+
+    transaction: HexId
+    share: float = Field(description="The most that its model can have of it, 0 to 1.")
+
+
+class TensorStepOut(Answer):
+    """What training changed in a tensor."""
+
+    tensor: str
+    step: float = Field(description="Euclidean norm of the change.")
+
+
+class UpdateViewOut(Answer):
+    """What a server has recorded of an update beside its header, and where it stands."""
+
+    transaction: HexId
+    arrival: Count = Field(description="Its place in this server's order of arrival.")
+    norm: float = Field(description="Euclidean norm of its model.")
+    step: float | None = Field(description="Of its step.")
+    tensors: list[TensorStepOut]
+    parents: list[StepShareOut]
+    taint: float = Field(description="Share of quarantined steps in its model, 0 to 1.")
+    is_withheld: bool = Field(description="Whether it is offered to nobody, because of a quarantine.")
+    alarms: list[AlarmOut]
 
 
 class DecisionOut(Answer):

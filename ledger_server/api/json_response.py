@@ -39,7 +39,7 @@ class JsonResponse(Response):
         """Answer."""
         if len(self.body) >= _MIN_BYTES:
             self.headers.add_vary_header("Accept-Encoding")
-            if _takes_gzip(Headers(scope=scope).get("accept-encoding", "")):
+            if takes_gzip(Headers(scope=scope).get("accept-encoding", "")):
                 is_long = len(self.body) > _MAX_INLINE_BYTES
                 self.body = await in_worker(_compressed, self.body) if is_long else _compressed(self.body)
                 self.headers.update({"content-encoding": "gzip", "content-length": str(len(self.body))})
@@ -71,5 +71,5 @@ def _compressed(body: bytes | memoryview) -> bytes:
     return gzip.compress(body, _LEVEL, mtime=0)
 
 
-def _takes_gzip(accepted: str) -> bool:
+def takes_gzip(accepted: str) -> bool:
     return any(map(_GZIP.fullmatch, accepted.split(",")))

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ledger_server.api.dependencies import LatelyDep, ServerDep
 from ledger_server.build import build
@@ -25,7 +25,9 @@ _POLICY: Final = {"content-security-policy": "default-src 'none'; style-src 'uns
 @router.get("/", response_class=HTMLResponse)
 @requires(Access.OPEN)
 async def get_start(service: LatelyDep, server: ServerDep) -> Response:
-    """What this server is, for a person who opens its address."""
+    """The console, or where there is none, what this server is, for a person who opens its address."""
+    if server.settings.console_enabled:
+        return RedirectResponse("/ui/")
     names = ["readyz", "version", *(["docs"] if server.settings.docs_enabled else [])]
     links = " · ".join(f"<a href='/{name}'>/{name}</a>" for name in names)
     what = "{version}, commit {commit}".format_map(build())

@@ -131,6 +131,14 @@ _IDS = (
     .order_by(transactions.c.arrival)
     .limit(bindparam("limit"))
 )
+_AT = (
+    select(*_STORED)
+    .where(transactions.c.arrival.in_(bindparam("arrivals", expanding=True)))
+    .order_by(transactions.c.arrival)
+)
+_ARRIVALS = select(transactions.c.id, transactions.c.arrival).where(
+    transactions.c.id.in_(bindparam("ids", expanding=True))
+)
 _place = tuple_(transactions.c.depth, transactions.c.id)
 _ITEMS = (
     select(transactions.c.depth, transactions.c.id)
@@ -540,6 +548,20 @@ class Store:
         with self.database.reading() as connection:
             rows = connection.execute(_PAGE, {"after": after, "limit": limit}).all()
         return [_stored(row) for row in rows]
+
+    def at(self, arrivals: Sequence[int]) -> list[StoredTransaction]:
+        """Transactions by their arrivals, ascending; those that are not here are left out."""
+        with self.database.reading() as connection:
+            rows = connection.execute(_AT, {"arrivals": [*arrivals]}).all()
+        return [_stored(row) for row in rows]
+
+    def arrivals(self, ids: Sequence[TxId]) -> dict[TxId, int]:
+        """The arrivals of transactions, by id; those that are not here are left out."""
+        found: dict[TxId, int] = {}
+        for batch in _batches(ids, _IDS_PER_QUERY):
+            with self.database.reading() as connection:
+                found.update((TxId(id_), arrival) for id_, arrival in connection.execute(_ARRIVALS, {"ids": batch}))
+        return found
 
     def ids(self, *, start: int, limit: int) -> list[TxId]:
         """Of at most ``limit`` transactions, from the arrival ``start`` on, in order."""

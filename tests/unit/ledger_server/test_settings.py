@@ -29,6 +29,7 @@ AS_DOCUMENTED: dict[str, tuple[str, object]] = {
     "LOG_LEVEL": ("warning", "warning"),
     "WORKERS": ("2", 2),
     "WORKER_THREADS": ("4", 4),
+    "CONSOLE_ENABLED": ("false", False),
     "DOCS_ENABLED": ("false", False),
     "MIN_FREE_BYTES": ("1000000000", 1_000_000_000),
     "DRAIN_DELAY_S": ("20", 20),

@@ -1,0 +1,284 @@
+/**
+ * What the page knows of a ledger: a part of its updates, its clients and clusters, kept up by the server's events.
+ *
+ * An update that is here never changes. At most `MOST` are held: who looks at another part has the farthest let go.
+ */
+import { follow, getJson, Refused } from "./api.js";
+
+/**
+ * @typedef {object} Update
+ * @property {number} arrival Its place in the server's order of arrival; genesis is 0.
+ * @property {string} id
+ * @property {string} author
+ * @property {string} server Key of the server that it was published to.
+ * @property {number[]} parents Their arrivals.
+ * @property {number} depth
+ * @property {number} at When it was received, in ms since 1970.
+ * @property {number} examples
+ * @property {number | null} step Norm of its step.
+ * @property {Record<string, number>} metrics
+ */
+
+export const PART = 1000;
+const MOST = 20_000;
+const REDRAW_MS = 100; // events are shown ten times a second at most
+const LATELY_MS = 4000; // clusters, peers and costs are asked again so long after something new
+
+export class Ledger {
+  constructor() {
+    /** @type {Map<number, Update>} */
+    this.updates = new Map();
+    /** @type {Map<string, number>} */
+    this.arrivals = new Map();
+    /** @type {Map<number, number[]>} Of updates, the arrivals of those that name them as parents, as far as they are here. */
+    this.children = new Map();
+    /** @type {Map<string, number>} */
+    this.clusterOf = new Map();
+    /** @type {any} */
+    this.genesis = null;
+    /** @type {any} */
+    this.clusters = null;
+    /** @type {any} */
+    this.peers = null;
+    /** @type {any} */
+    this.costs = null;
+    /** @type {any[]} */
+    this.alarms = [];
+    /** @type {any} */
+    this.quarantine = null;
+    /** @type {any[]} */
+    this.clients = [];
+    this.length = 0;
+    /** Time travel: only what arrived before this is shown; null: everything, and what comes. @type {number | null} */
+    this.until = null;
+    /** @type {"starting" | "live" | "away" | "token"} */
+    this.state = "starting";
+    /** @type {Error | null} */
+    this.trouble = null;
+    this.heardAt = Date.now();
+    /** @type {Set<() => void>} */
+    this.listeners = new Set();
+    this.redraw = 0;
+    this.refresh = 0;
+    /** @type {AbortController | null} */
+    this.stream = null;
+    /** @type {Map<string, Promise<any>>} */
+    this.asked = new Map();
+  }
+
+  /** @param {() => void} listener */
+  listen(listener) {
+    this.listeners.add(listener);
+    return () => void this.listeners.delete(listener);
+  }
+
+  changed() {
+    this.redraw ||= window.setTimeout(() => {
+      this.redraw = 0;
+      for (const listener of this.listeners) listener();
+    }, REDRAW_MS);
+  }
+
+  /** Ask for all that the views share, and follow the events. */
+  async start() {
+    this.stream?.abort();
+    this.stream = new AbortController();
+    const { signal } = this.stream;
+    try {
+      this.genesis = await getJson("/v1/genesis");
+      await this.latest();
+      await this.lately();
+    } catch (error) {
+      this.fail(/** @type {Error} */ (error));
+      if (error instanceof Refused && [401, 403].includes(error.status)) return;
+      window.setTimeout(() => signal.aborted || void this.start(), 3000);
+      return;
+    }
+    void follow("/v1/events", {
+      signal,
+      onEvent: (kind, data, id) => this.heard(kind, data, id),
+      onLost: () => void this.forget(),
+      onState: (state, why) => {
+        if (state === "live") {
+          this.state = "live";
+          this.trouble = null;
+          this.heardAt = Date.now();
+          void this.latest().catch(() => {});
+        } else this.fail(/** @type {Error} */ (why));
+        this.changed();
+      },
+    });
+  }
+
+  /** @param {Error} error */
+  fail(error) {
+    this.trouble = error;
+    this.state = error instanceof Refused && error.status === 401 ? "token" : "away";
+    this.changed();
+  }
+
+  /** The journal is another one, or was put back: begin anew. */
+  async forget() {
+    this.updates.clear();
+    this.arrivals.clear();
+    this.children.clear();
+    this.length = 0;
+    await this.latest().catch(() => {});
+  }
+
+  async latest() {
+    const page = await getJson(`/v1/view/updates?first=0&end=1`);
+    this.take(page);
+    if (page.transactions > 1) await this.part(Math.max(1, page.transactions - PART), page.transactions);
+  }
+
+  /** What is asked again now and then. */
+  async lately() {
+    const [clusters, clients, peers, costs, alarms, quarantine] = await Promise.all(
+      ["clusters", "clients", "peers", "costs", "alarms", "quarantine"].map((name) =>
+        getJson(`/v1/${name}`).catch((error) => {
+          if (error instanceof Refused && error.status === 401) throw error;
+          return null;
+        }),
+      ),
+    );
+    this.clusters = clusters ?? this.clusters;
+    this.clients = clients?.items ?? this.clients;
+    this.peers = peers ?? this.peers;
+    this.costs = costs ?? this.costs;
+    this.alarms = alarms?.items ?? this.alarms;
+    this.quarantine = quarantine ?? this.quarantine;
+    (this.clusters?.clusters ?? []).forEach((/** @type {any} */ cluster, /** @type {number} */ place) => {
+      for (const author of cluster.authors) this.clusterOf.set(author, place);
+    });
+    this.changed();
+  }
+
+  /** @param {string} kind @param {any} data @param {string} id */
+  heard(kind, data, id) {
+    this.heardAt = Date.now();
+    if (kind === "transaction") {
+      const arrival = Number(id.split("-").pop());
+      this.length = Math.max(this.length, arrival + 1);
+      this.add({
+        arrival,
+        id: data.id,
+        author: data.author,
+        server: data.receipt.issuer,
+        parents: data.parents.map((/** @type {string} */ each) => this.arrivals.get(each) ?? -1),
+        depth: data.depth,
+        at: data.receipt.received_at_ms,
+        examples: data.num_examples,
+        step: null,
+        metrics: data.metrics,
+      });
+    }
+    this.refresh ||= window.setTimeout(() => {
+      this.refresh = 0;
+      void this.lately().catch((error) => this.fail(error));
+    }, LATELY_MS);
+    this.changed();
+  }
+
+  /** @param {Update} update */
+  add(update) {
+    this.arrivals.set(update.id, update.arrival);
+    if (!this.updates.has(update.arrival))
+      for (const parent of update.parents) {
+        const children = this.children.get(parent);
+        if (children) children.push(update.arrival);
+        else this.children.set(parent, [update.arrival]);
+      }
+    this.updates.set(update.arrival, update);
+    if (this.updates.size > MOST + PART) this.letGo(update.arrival);
+  }
+
+  /** @param {number} near Those farthest from here are let go. */
+  letGo(near) {
+    const far = [...this.updates.values()].sort((a, b) => Math.abs(b.arrival - near) - Math.abs(a.arrival - near));
+    for (const update of far.slice(0, PART)) {
+      this.updates.delete(update.arrival);
+      this.arrivals.delete(update.id);
+      this.children.delete(update.arrival);
+    }
+  }
+
+  /** @param {any} page As /v1/view/updates answers. @returns {Update[]} */
+  take(page) {
+    const names = Object.keys(page.metrics);
+    const found = page.arrivals.map((/** @type {number} */ arrival, /** @type {number} */ row) => ({
+      arrival,
+      id: page.ids[row],
+      author: page.authors[page.author[row]],
+      server: page.servers[page.server[row]],
+      parents: page.parents[row],
+      depth: page.depth[row],
+      at: page.received_at_ms[row],
+      examples: page.num_examples[row],
+      step: page.step[row],
+      metrics: Object.fromEntries(
+        names.filter((name) => page.metrics[name][row] !== null).map((name) => [name, page.metrics[name][row]]),
+      ),
+    }));
+    this.length = Math.max(this.length, page.transactions);
+    if (page.every === 1) for (const update of found) this.add(update);
+    this.changed();
+    return found;
+  }
+
+  /**
+   * Updates of a part of the journal; of a long one, evenly spaced ones.
+   *
+   * @param {number} first @param {number} end
+   * @returns {Promise<Update[]>}
+   */
+  part(first, end) {
+    const path = `/v1/view/updates?first=${Math.max(0, first)}&end=${end}&most=${PART}`;
+    const asked = this.asked.get(path) ?? getJson(path).then((page) => this.take(page));
+    this.asked.set(path, asked);
+    void asked.catch(() => {}).finally(() => this.asked.delete(path));
+    return asked;
+  }
+
+  /** The updates that are here, in order of arrival, up to where time travel goes. @returns {Update[]} */
+  list() {
+    const until = this.until ?? Infinity;
+    return [...this.updates.values()].filter((each) => each.arrival < until).sort((a, b) => a.arrival - b.arrival);
+  }
+
+  /** Where the shown ledger ends. */
+  get end() {
+    return this.until ?? this.length;
+  }
+
+  /** @param {string} author */
+  cluster(author) {
+    return this.clusterOf.get(author) ?? -1;
+  }
+
+  /**
+   * Updates that one descends from, or that descend from it, as far as they are here.
+   *
+   * @param {number} from @param {"past" | "future"} direction
+   * @returns {Map<number, number>} By arrival, how many steps away.
+   */
+  lineage(from, direction) {
+    const found = new Map([[from, 0]]);
+    let edge = [from];
+    for (let steps = 1; edge.length && found.size < 5000; steps += 1) {
+      /** @type {number[]} */
+      const next = [];
+      for (const arrival of edge) {
+        const others =
+          (direction === "past" ? this.updates.get(arrival)?.parents : this.children.get(arrival)) ?? [];
+        for (const other of others)
+          if (other >= 0 && !found.has(other) && this.updates.has(other)) {
+            found.set(other, steps);
+            next.push(other);
+          }
+      }
+      edge = next;
+    }
+    return found;
+  }
+}

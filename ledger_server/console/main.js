@@ -1,0 +1,163 @@
+/** The console: which view is shown, what it shows of the ledger, and whether that is live. */
+import { html, render, useEffect, useReducer, useState } from "./vendor/htm-3.1.1/preact.js";
+import { here } from "./address.js";
+import { token } from "./api.js";
+import { Ledger } from "./ledger.js";
+import { count, since, time } from "./words.js";
+import { Overview } from "./views/overview.js";
+import { Explorer } from "./views/explorer.js";
+import { UpdatePage } from "./views/update.js";
+import { Clusters } from "./views/clusters.js";
+import { Training } from "./views/training.js";
+import { Client, Clients } from "./views/clients.js";
+import { Servers } from "./views/servers.js";
+import { Costs } from "./views/costs.js";
+
+const VIEWS = [
+  { path: "", name: "Overview", view: Overview },
+  { path: "updates", name: "Updates", view: Explorer, one: UpdatePage },
+  { path: "clusters", name: "Clusters", view: Clusters },
+  { path: "training", name: "Training", view: Training },
+  { path: "clients", name: "Clients", view: Clients, one: Client },
+  { path: "servers", name: "Servers", view: Servers },
+  { path: "costs", name: "Costs", view: Costs },
+];
+
+const ledger = new Ledger();
+
+function Console() {
+  const [, redraw] = useReducer((/** @type {number} */ times) => times + 1, 0);
+  useEffect(() => ledger.listen(() => redraw(0)), []);
+  useEffect(() => {
+    const moved = () => redraw(0);
+    addEventListener("hashchange", moved);
+    const clock = setInterval(moved, 5000); // "3 s ago"
+    return () => {
+      removeEventListener("hashchange", moved);
+      clearInterval(clock);
+    };
+  }, []);
+  useEffect(() => {
+    void ledger.start();
+    const back = () => void (navigator.onLine && ledger.state !== "live" && ledger.start());
+    addEventListener("online", back);
+    return () => removeEventListener("online", back);
+  }, []);
+  const { view, one, filters } = here();
+  const found = VIEWS.find((each) => each.path === view);
+  const name = ledger.genesis?.name ?? "";
+  useEffect(() => {
+    document.title = `${found?.name ?? "Not found"} · ${name || "DAG-ACFL"}`;
+  });
+  return html`
+    <header class="bar">
+      <strong>${name || "DAG-ACFL"}</strong>
+      <nav aria-label="Views">
+        ${VIEWS.map(
+          (each) =>
+            html`<a href=${`#/${each.path}`} aria-current=${each.path === view ? "page" : undefined}>${each.name}</a>`,
+        )}
+      </nav>
+      <div class="end"><${Find} /><${State} /><${Theme} /></div>
+    </header>
+    <${Travel} />
+    <main>
+      ${ledger.state === "token"
+        ? html`<${AskToken} />`
+        : !found
+          ? html`<h1>There is no such view</h1><p><a href="#/">Overview</a></p>`
+          : !ledger.genesis
+            ? html`<p class="quiet">${ledger.trouble ? `The server does not answer: ${ledger.trouble.message}. Trying again.` : "Asking the server …"}</p>`
+            : one && found.one
+              ? html`<${found.one} key=${one} ledger=${ledger} one=${one} filters=${filters} />`
+              : html`<${found.view} ledger=${ledger} filters=${filters} />`}
+    </main>
+  `;
+}
+
+function State() {
+  const words = {
+    starting: "starting",
+    live: "live",
+    away: `not connected, last heard ${since(ledger.heardAt)}; trying again`,
+    token: "a token is needed",
+  };
+  return html`<span class=${`state ${ledger.state}`} role="status" title=${ledger.trouble?.message ?? ""}>${words[ledger.state]}</span>`;
+}
+
+/** Opens an update by the beginning of its id, or the updates of an author. */
+function Find() {
+  const [missing, setMissing] = useState(false);
+  const find = (/** @type {any} */ event) => {
+    event.preventDefault();
+    const text = new FormData(event.target).get("text")?.toString().trim().toLowerCase() ?? "";
+    if (!text) return;
+    const author = ledger.clients.find((each) => each.author.startsWith(text) || each.author.split(":")[1].startsWith(text));
+    const update = /^[0-9a-f]{64}$/.test(text) ? text : [...ledger.arrivals.keys()].find((id) => id.startsWith(text));
+    setMissing(!author && !update);
+    if (update) location.hash = `#/updates/${update}`;
+    else if (author) location.hash = `#/clients/${encodeURIComponent(author.author)}`;
+  };
+  return html`<form onSubmit=${find} role="search">
+    <input name="text" placeholder="update or client" aria-label="Beginning of an update's id, or of a client's" size="18" onInput=${() => setMissing(false)} />
+    ${missing && html`<span class="bad" role="alert"> not here</span>`}
+  </form>`;
+}
+
+function Theme() {
+  const turn = () => {
+    const root = document.documentElement;
+    const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = isDark ? "light" : "dark";
+    localStorage.setItem("dag-acfl-theme", root.dataset.theme);
+  };
+  return html`<button type="button" onClick=${turn} aria-label="Light or dark">◐</button>`;
+}
+
+/** Time travel: all views show the ledger as it was. */
+function Travel() {
+  const [playing, setPlaying] = useState(false);
+  useEffect(() => {
+    if (!playing) return;
+    const length = ledger.length;
+    const step = Math.max(1, Math.round(length / 200));
+    const clock = setInterval(() => {
+      const next = (ledger.until ?? 1) + step;
+      ledger.until = next >= length ? null : next;
+      if (ledger.until === null) setPlaying(false);
+      ledger.changed();
+    }, 100);
+    return () => clearInterval(clock);
+  }, [playing]);
+  if (!ledger.genesis || ledger.length < 2) return null;
+  const go = (/** @type {number} */ end) => {
+    ledger.until = end >= ledger.length ? null : end;
+    ledger.changed();
+    if (ledger.until !== null) void ledger.part(Math.max(0, end - 1000), end).catch(() => {});
+  };
+  const last = ledger.updates.get(ledger.end - 1);
+  return html`<div class="travel">
+    <button type="button" onClick=${() => { if (!playing && ledger.until === null) go(1); setPlaying(!playing); }}>${playing ? "Pause" : "Replay"}</button>
+    <input type="range" min="1" max=${ledger.length} value=${ledger.end} aria-label="Show the ledger as it was after so many updates"
+      onInput=${(/** @type {any} */ event) => { setPlaying(false); go(Number(event.target.value)); }} />
+    <span class="quiet">${count(ledger.end - 1)} of ${count(ledger.length - 1)} updates${last ? `, ${time(last.at)}` : ""}</span>
+    ${ledger.until !== null && html`<button type="button" onClick=${() => { setPlaying(false); go(ledger.length); }}>Back to now</button>`}
+  </div>`;
+}
+
+function AskToken() {
+  const take = (/** @type {any} */ event) => {
+    event.preventDefault();
+    token.set(new FormData(event.target).get("token")?.toString() ?? "");
+    void ledger.start();
+  };
+  return html`<h1>This server asks for a token</h1>
+    <p>${ledger.trouble?.message}. An operator makes one: <code>dag-acfl tokens create NAME --out NAME.token</code>. It is kept in this tab until you close it.</p>
+    <form class="tools" onSubmit=${take}>
+      <label>Token <input name="token" type="password" autocomplete="off" size="50" /></label><button>Go on</button>
+    </form>`;
+}
+
+const theme = localStorage.getItem("dag-acfl-theme");
+if (theme) document.documentElement.dataset.theme = theme;
+render(html`<${Console} />`, /** @type {HTMLElement} */ (document.getElementById("console")));

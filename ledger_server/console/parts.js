@@ -1,0 +1,157 @@
+/** What several views show: tables, authors, charts, and what stands where there is nothing yet. */
+import { html, useEffect, useRef, useState } from "./vendor/htm-3.1.1/preact.js";
+import { authorName, brief, colour, save } from "./words.js";
+
+/** @typedef {import("./ledger.js").Ledger} Ledger */
+
+/** @param {{ledger: Ledger, author: string}} properties */
+export const Author = ({ ledger, author }) => {
+  const cluster = ledger.cluster(author);
+  return html`<a href=${`#/clients/${encodeURIComponent(author)}`} class="mono" title=${author}
+    ><${Chip} place=${cluster} />${authorName(author)}</a
+  >`;
+};
+
+/** @param {{id: string}} properties */
+export const Link = ({ id }) => html`<a href=${`#/updates/${id}`} class="mono" title=${id}>${brief(id)}</a>`;
+
+/** @param {{place: number}} properties */
+export const Chip = ({ place }) => {
+  const dot = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    if (dot.current) dot.current.style.background = colour(place);
+  });
+  return html`<i class="chip" ref=${dot}></i>`;
+};
+
+/** @param {{text: string, children?: any}} properties */
+export const Copy = ({ text, children }) => {
+  const [done, setDone] = useState(false);
+  const copy = async () => {
+    if (navigator.clipboard) await navigator.clipboard.writeText(text);
+    else {
+      // Over plain HTTP there is no clipboard: the text is selected for Ctrl-C.
+      const field = document.createElement("textarea");
+      field.value = text;
+      document.body.append(field);
+      field.select();
+      document.execCommand("copy");
+      field.remove();
+    }
+    setDone(true);
+    setTimeout(() => setDone(false), 1500);
+  };
+  return html`<button type="button" onClick=${copy}>${done ? "Copied" : (children ?? "Copy")}</button>`;
+};
+
+/** @param {{title: string, children?: any}} properties */
+export const Empty = ({ title, children }) => html`<div class="empty"><strong>${title}</strong>${children}</div>`;
+
+/**
+ * A table that shows a page at a time and can be saved.
+ *
+ * @param {{name: string, caption: string, head: {name: string, number?: boolean, text?: boolean}[], rows: any[][], plain: (string | number)[][],
+ *          marked?: (row: number) => boolean, size?: number}} properties
+ */
+export function Table({ name, caption, head, rows, plain, marked, size = 50 }) {
+  const [page, setPage] = useState(0);
+  const pages = Math.max(1, Math.ceil(rows.length / size));
+  const at = Math.min(page, pages - 1);
+  const kind = (/** @type {number} */ place) =>
+    head[place].number ? "number" : head[place].text ? "text" : undefined;
+  return html`<div class="wide">
+      <table>
+        <caption>${caption}</caption>
+        <thead>
+          <tr>${head.map((column, place) => html`<th scope="col" class=${kind(place)}>${column.name}</th>`)}</tr>
+        </thead>
+        <tbody>
+          ${rows.slice(at * size, (at + 1) * size).map(
+            (row, place) => html`<tr class=${marked?.(at * size + place) ? "taken" : undefined}>
+              ${row.map((cell, column) => html`<td class=${kind(column)}>${cell}</td>`)}
+            </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>
+    <div class="tools">
+      ${pages > 1 &&
+      html`<button type="button" disabled=${at === 0} onClick=${() => setPage(at - 1)}>Previous</button>
+        <span>Page ${at + 1} of ${pages}</span>
+        <button type="button" disabled=${at === pages - 1} onClick=${() => setPage(at + 1)}>Next</button>`}
+      <button type="button" onClick=${() => save(`${name}.csv`, csv(head, plain), "text/csv")}>Save as CSV</button>
+    </div>`;
+}
+
+/** @param {{name: string}[]} head @param {(string | number)[][]} rows */
+const csv = (head, rows) =>
+  [head.map((column) => column.name), ...rows]
+    .map((row) => row.map((cell) => (/[",\n]/.test(String(cell)) ? `"${String(cell).replaceAll('"', '""')}"` : cell)).join(","))
+    .join("\r\n") + "\r\n";
+
+/**
+ * Lines over x, by uPlot; a change of the data moves neither zoom nor selection.
+ *
+ * @param {{name: string, x: string, series: {name: string, colour: string, dash?: boolean, width?: number}[], data: (number | null)[][], isTime?: boolean}} properties
+ */
+export function Chart({ name, x, series, data, isTime = false }) {
+  const place = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const plot = useRef(/** @type {any} */ (null));
+  const shape = JSON.stringify([name, x, isTime, series]);
+  useEffect(() => {
+    const held = /** @type {HTMLDivElement} */ (place.current);
+    const style = getComputedStyle(document.documentElement);
+    const ink = style.getPropertyValue("--quiet").trim();
+    const line = style.getPropertyValue("--line").trim();
+    const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+    plot.current = new /** @type {any} */ (window).uPlot(
+      {
+        width: held.clientWidth || 600,
+        height: 260,
+        scales: { x: { time: isTime } },
+        axes: [{ ...axis, label: x, labelSize: 20 }, axis],
+        series: [
+          { label: x },
+          ...series.map((each) => ({
+            label: each.name,
+            stroke: each.colour,
+            width: each.width ?? 1.5,
+            dash: each.dash ? [5, 4] : undefined,
+            spanGaps: true,
+            points: { show: false },
+          })),
+        ],
+        legend: { live: true },
+      },
+      data,
+      held,
+    );
+    const fit = new ResizeObserver(() => plot.current?.setSize({ width: held.clientWidth, height: 260 }));
+    fit.observe(held);
+    return () => {
+      fit.disconnect();
+      plot.current?.destroy();
+      plot.current = null;
+    };
+  }, [shape]);
+  useEffect(() => {
+    const shown = plot.current;
+    if (!shown) return;
+    const { min, max } = shown.scales.x;
+    const [first, last] = [shown.data[0][0], shown.data[0].at(-1)];
+    const isZoomed = min !== undefined && (min > first || max < last);
+    shown.setData(data, !isZoomed);
+  }, [data]);
+  const png = () => {
+    const link = document.createElement("a");
+    link.href = plot.current.ctx.canvas.toDataURL("image/png");
+    link.download = `${name}.png`;
+    link.click();
+  };
+  const rows = () => data[0].map((_, row) => data.map((column) => column[row] ?? ""));
+  return html`<div class="chart" ref=${place} role="img" aria-label=${`${name}: the table below has the same figures`}></div>
+    <div class="tools">
+      <button type="button" onClick=${png}>Save as PNG</button>
+      <button type="button" onClick=${() => save(`${name}.csv`, csv([{ name: x }, ...series], rows()), "text/csv")}>Save as CSV</button>
+    </div>`;
+}

@@ -1,0 +1,67 @@
+/** Who takes part: when each was last seen, how it does, and what is odd about it. */
+import { html } from "../vendor/htm-3.1.1/preact.js";
+import { Author, Chart, Chip, Copy, Empty, Link, Table } from "../parts.js";
+import { authorName, colour, count, number, since, time } from "../words.js";
+import { Updates } from "./overview.js";
+
+/** @typedef {import("../ledger.js").Ledger} Ledger */
+
+/** @param {{ledger: Ledger}} properties */
+export function Clients({ ledger }) {
+  const clients = ledger.clients.filter((each) => each.depth > 0);
+  if (!clients.length) return html`<h1>Clients</h1><${Empty} title="Nobody has published yet."><p><code>dag-acfl client run my_client.py --server ${location.origin} --state site-0</code></p><//>`;
+  const at = new Map(ledger.list().map((each) => [each.author, each.at]));
+  const alarms = Map.groupBy ? Map.groupBy(ledger.alarms, (each) => each.author) : new Map();
+  const affected = new Map((ledger.quarantine?.clients ?? []).map((/** @type {any} */ each) => [each.author, each]));
+  const state = (/** @type {string} */ author) => affected.get(author)?.state ?? (alarms.get(author) ?? []).map((/** @type {any} */ each) => each.kind).join(", ");
+  return html`<h1>Clients</h1>
+    <${Table} name="clients" caption="Each client's newest update and what it says of itself." head=${[{ name: "client" }, { name: "cluster" }, { name: "last seen" }, { name: "updates", number: true }, { name: "accuracy", number: true }, { name: "examples", number: true }, { name: "newest" }, { name: "behind", number: true }, { name: "alarms, quarantine" }]}
+      rows=${clients.map((each) => [
+        html`<${Author} ledger=${ledger} author=${each.author} />`,
+        ledger.cluster(each.author) < 0 ? "–" : html`<${Chip} place=${ledger.cluster(each.author)} />${ledger.cluster(each.author) + 1}`,
+        since(at.get(each.author) ?? Date.parse(each.created_at)), count(each.sequence + 1), number(each.metrics.accuracy), count(each.num_examples),
+        html`<${Link} id=${each.newest} />`, count(Math.max(0, deepest(ledger) - each.depth)), html`<span class="bad">${state(each.author)}</span>`,
+      ])}
+      plain=${clients.map((each) => [each.author, ledger.cluster(each.author) + 1, each.created_at, each.sequence + 1, each.metrics.accuracy ?? "", each.num_examples, each.newest, deepest(ledger) - each.depth, state(each.author)])} />
+    <p class="quiet">Behind: how many steps of training the deepest update has more than its newest.</p>`;
+}
+
+/** @param {Ledger} ledger */
+const deepest = (ledger) => ledger.clients.reduce((most, each) => Math.max(most, each.depth), 0);
+
+/** @param {{ledger: Ledger, one: string}} properties */
+export function Client({ ledger, one }) {
+  const updates = ledger.list().filter((each) => each.author === one && each.parents.length);
+  const newest = ledger.clients.find((each) => each.author === one);
+  const alarms = ledger.alarms.filter((each) => each.author === one);
+  const affected = (ledger.quarantine?.clients ?? []).find((/** @type {any} */ each) => each.author === one);
+  const cluster = ledger.cluster(one);
+  if (!newest && !updates.length) return html`<h1>Client ${authorName(one)}</h1><p>Nobody of this name has published here. <a href="#/clients">All clients</a></p>`;
+  /** @type {Map<string, number>} */
+  const teachers = new Map();
+  for (const update of updates)
+    for (const parent of update.parents) {
+      const author = ledger.updates.get(parent)?.author;
+      if (author && author !== one && parent > 0) teachers.set(author, (teachers.get(author) ?? 0) + 1);
+    }
+  const from = [...teachers].sort((a, b) => b[1] - a[1]);
+  const measured = updates.filter((each) => each.metrics.accuracy !== undefined);
+  const curve = [measured.map((each) => each.arrival), measured.map((each) => each.metrics.accuracy), measured.map((each) => each.metrics._own_accuracy ?? null)];
+  return html`<h1>Client <span class="mono">${authorName(one)}</span></h1>
+    <div class="tools"><${Copy} text=${one}>Copy its id<//><a href=${`#/updates?author=${encodeURIComponent(one)}`}>Its updates in the graph</a></div>
+    <dl>
+      <dt>Id</dt><dd><code>${one}</code></dd>
+      <dt>Cluster</dt><dd>${cluster < 0 ? "none yet" : html`<${Chip} place=${cluster} />${cluster + 1}`}</dd>
+      ${newest && html`<dt>Updates</dt><dd>${count(newest.sequence + 1)}, the last ${time(Date.parse(newest.created_at))} by its own clock</dd>`}
+      ${affected && html`<dt>Quarantine</dt><dd class="bad">${affected.state}, ${count(affected.withheld)} of its updates withheld</dd>`}
+      ${alarms.map((each) => html`<dt>Alarm: ${each.kind}</dt><dd class="bad">${each.detail} (${count(each.count)} times, last in <${Link} id=${each.update} />)</dd>`)}
+    </dl>
+    ${curve[0].length > 1 && html`<h2>Accuracy on its own data</h2><${Chart} name="client" x="updates" data=${curve} series=${[{ name: "as published", colour: colour(cluster), width: 2 }, { name: "its own model before", colour: colour(1), dash: true }]} />`}
+    <h2>Whom it learnt from</h2>
+    ${from.length
+      ? html`<${Table} name="learnt-from" caption="Whose updates its models were averaged from, as far as this page holds them." head=${[{ name: "client" }, { name: "cluster" }, { name: "times", number: true }]}
+          rows=${from.map(([author, times]) => [html`<${Author} ledger=${ledger} author=${author} />`, ledger.cluster(author) < 0 ? "–" : ledger.cluster(author) + 1, times])} plain=${from.map(([author, times]) => [author, ledger.cluster(author) + 1, times])} />`
+      : html`<p class="quiet">Nobody, in the updates that this page holds.</p>`}
+    <h2>Its updates</h2>
+    <${Updates} ledger=${ledger} updates=${updates.slice().reverse()} name="updates" caption="Newest first, as far as this page holds them." />`;
+}

@@ -1,0 +1,327 @@
+/** The DAG: each update a dot, its client a lane, and a line to each update that it was averaged from. */
+import { html, useEffect, useRef, useState } from "../vendor/htm-3.1.1/preact.js";
+import { filter } from "../address.js";
+import { Link } from "../parts.js";
+import { authorName, brief, colour, count, number, time } from "../words.js";
+import { Updates } from "./overview.js";
+
+/** @typedef {import("../ledger.js").Ledger} Ledger */
+/** @typedef {import("../ledger.js").Update} Update */
+
+const LEFT = 110; // pixels for the lanes' names
+const TOP = 14;
+const BOTTOM = 26;
+const MOST_LINES = 20_000;
+const SHOWN_AT_FIRST = 300;
+const AXES = { order: "order of arrival", depth: "depth", time: "time" };
+const LANES = { client: "client", cluster: "cluster", server: "server" };
+
+/**
+ * @typedef {object} Scene
+ * @property {Update[]} updates
+ * @property {{key: string, name: string, place: number}[]} lanes With the colour's place.
+ * @property {Map<number, [number, number]>} at Of updates, pixels.
+ * @property {number} height
+ */
+
+/** @param {{ledger: Ledger, filters: URLSearchParams}} properties */
+export function Explorer({ ledger, filters }) {
+  const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  const scene = useRef(/** @type {Scene | null} */ (null));
+  const [over, setOver] = useState(/** @type {Update | null} */ (null));
+  const [spot, setSpot] = useState([0, 0]);
+  const [sample, setSample] = useState(/** @type {{updates: Update[], every: number, key: string}} */ ({ updates: [], every: 1, key: "" }));
+  const drag = useRef(/** @type {{x: number, first: number, end: number, moved: boolean} | null} */ (null));
+
+  const axis = filters.get("x") ?? "order";
+  const lane = filters.get("lane") ?? "client";
+  const isFollowing = !filters.has("end") || filters.get("end") === "";
+  const end = Math.min(isFollowing ? ledger.end : Number(filters.get("end")), ledger.end);
+  const span = Math.max(10, Number(filters.get("span") ?? Math.min(SHOWN_AT_FIRST, Math.max(10, ledger.end))));
+  const first = Math.max(0, end - span);
+  const chosen = filters.get("update") ? ledger.arrivals.get(/** @type {string} */ (filters.get("update"))) : undefined;
+  const isWhole = end - first <= 4000;
+
+  useEffect(() => {
+    if (!isWhole) {
+      const key = `${first}-${end - (end % Math.ceil(span / 50))}`;
+      if (key === sample.key) return;
+      void ledger.part(first, end).then((updates) => setSample({ updates, every: Math.ceil((end - first) / 1000), key })).catch(() => {});
+      return;
+    }
+    for (let part = first - (first % 1000); part < end; part += 1000) {
+      const [from, to] = [Math.max(first, part), Math.min(part + 1000, end)];
+      let missing = false;
+      for (let arrival = from; arrival < to && !missing; arrival += 1) missing = !ledger.updates.has(arrival);
+      if (missing) void ledger.part(part, part + 1000).catch(() => {});
+    }
+  }, [first, end, isWhole]);
+
+  const shown = (isWhole ? ledger.list() : sample.updates).filter(
+    (each) => each.arrival >= first && each.arrival < end && matches(each, ledger, filters),
+  );
+  const past = chosen === undefined ? null : ledger.lineage(chosen, "past");
+  const future = chosen === undefined ? null : ledger.lineage(chosen, "future");
+
+  useEffect(() => {
+    const held = canvas.current;
+    if (!held) return undefined;
+    const paint = () => {
+      scene.current = arrange(ledger, shown, held.clientWidth, { axis, lane, first, end });
+      draw(held, ledger, scene.current, { chosen, past, future, over: over?.arrival, isWhole });
+    };
+    paint();
+    const fit = new ResizeObserver(paint);
+    fit.observe(/** @type {Element} */ (held.parentElement));
+    return () => fit.disconnect();
+  });
+
+  /** @param {number} at @param {number} width */
+  const show = (at, width) => {
+    const wide = Math.round(Math.min(Math.max(width, 10), Math.max(10, ledger.end)));
+    const last = Math.round(Math.min(Math.max(at, Math.min(wide, ledger.end)), ledger.end));
+    filter({ span: String(wide), end: last >= ledger.end && isFollowing ? "" : String(last) });
+  };
+  const zoom = (/** @type {number} */ factor, share = 1) => {
+    const wide = span * factor;
+    show(first + span * share + wide * (1 - share), wide);
+  };
+  const follow = () => filter({ end: isFollowing ? String(end) : "" });
+  const choose = (/** @type {Update | null} */ update) => filter({ update: update?.id ?? "" });
+
+  const nearest = (/** @type {any} */ event) => {
+    const box = event.target.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    let best = /** @type {Update | null} */ (null);
+    let distance = 12;
+    for (const update of scene.current?.updates ?? []) {
+      const [dx, dy] = /** @type {[number, number]} */ (scene.current?.at.get(update.arrival));
+      const far = Math.hypot(dx - x, dy - y);
+      if (far < distance) [best, distance] = [update, far];
+    }
+    return { best, x, y, width: box.width };
+  };
+  const moved = (/** @type {any} */ event) => {
+    if (drag.current) {
+      const box = event.target.getBoundingClientRect();
+      const by = Math.round(((drag.current.x - event.clientX) / (box.width - LEFT)) * span);
+      if (by) {
+        drag.current.moved = true;
+        filter({ end: String(Math.min(Math.max(drag.current.end + by, span), ledger.end)) });
+      }
+      return;
+    }
+    const { best, x, y } = nearest(event);
+    setOver(best);
+    setSpot([x, y]);
+  };
+  const key = (/** @type {KeyboardEvent} */ event) => {
+    const by = Math.max(1, Math.round(span / 10));
+    const order = scene.current?.updates ?? [];
+    const at = order.findIndex((each) => each.arrival === chosen);
+    /** @type {Record<string, () => void>} */
+    const keys = {
+      ArrowLeft: () => filter({ end: String(Math.max(end - by, Math.min(span, ledger.end))) }),
+      ArrowRight: () => filter({ end: end + by >= ledger.end ? "" : String(end + by) }),
+      "+": () => zoom(0.5),
+      "=": () => zoom(0.5),
+      "-": () => zoom(2),
+      f: follow,
+      n: () => choose(order[Math.min(at + 1, order.length - 1)] ?? null),
+      p: () => choose(order[at < 0 ? order.length - 1 : Math.max(at - 1, 0)] ?? null),
+      Enter: () => void (chosen !== undefined && (location.hash = `#/updates/${filters.get("update")}`)),
+      Escape: () => choose(null),
+    };
+    if (keys[event.key]) {
+      event.preventDefault();
+      keys[event.key]();
+    }
+  };
+  const lines = shown.reduce((sum, each) => sum + each.parents.length, 0);
+  return html`<h1>Updates</h1>
+    <div class="tools">
+      <${Choice} name="x" label="Across" value=${axis} options=${AXES} />
+      <${Choice} name="lane" label="A lane for each" value=${lane} options=${LANES} />
+      <span role="group" aria-label="Part">
+        <button type="button" onClick=${() => zoom(0.5)} aria-label="Fewer updates">+</button>
+        <button type="button" onClick=${() => zoom(2)} aria-label="More updates">−</button>
+        <button type="button" onClick=${() => show(ledger.end, ledger.end)}>All</button>
+      </span>
+      <button type="button" aria-pressed=${isFollowing} onClick=${follow}>${isFollowing ? "Following" : "Paused"}</button>
+      <label>Client <input size="12" value=${filters.get("author") ?? ""} placeholder="key:…" onChange=${(/** @type {any} */ event) => filter({ author: event.target.value.trim() })} /></label>
+      <label><input type="checkbox" checked=${filters.get("tips") === "1"} onChange=${(/** @type {any} */ event) => filter({ tips: event.target.checked ? "1" : "" })} /> tips only</label>
+    </div>
+    <div class="drawing">
+      <canvas ref=${canvas} tabindex="0" role="application" aria-label="The updates as a graph. Left and right move, plus and minus zoom, n and p go through the updates, Enter opens one; the table below has the same."
+        onPointerMove=${moved} onPointerLeave=${() => setOver(null)} onKeyDown=${key}
+        onPointerDown=${(/** @type {PointerEvent} */ event) => {
+          drag.current = { x: event.clientX, first, end, moved: false };
+          /** @type {Element} */ (event.target).setPointerCapture(event.pointerId);
+        }}
+        onPointerUp=${(/** @type {any} */ event) => {
+          const wasDragged = drag.current?.moved;
+          drag.current = null;
+          if (!wasDragged) choose(nearest(event).best);
+        }}
+        onDblClick=${(/** @type {any} */ event) => {
+          const { best } = nearest(event);
+          if (best) location.hash = `#/updates/${best.id}`;
+        }}
+        onWheel=${(/** @type {any} */ event) => {
+          event.preventDefault();
+          const box = event.target.getBoundingClientRect();
+          zoom(event.deltaY > 0 ? 1.25 : 0.8, Math.min(1, Math.max(0, (event.clientX - box.left - LEFT) / (box.width - LEFT))));
+        }}></canvas>
+      ${over && html`<${Tip} ledger=${ledger} update=${over} spot=${spot} />`}
+    </div>
+    <p class="quiet">
+      ${count(shown.length)} updates${isWhole ? "" : ` shown, every ${count(sample.every)}th of ${count(end - first)}; zoom in for the lines between them`}.
+      ${isWhole && lines > MOST_LINES ? " More lines than can be told apart: choose an update to see its own." : ""}
+      ${chosen !== undefined
+        ? html` Chosen: <${Link} id=${filters.get("update")} />, which descends from ${count((past?.size ?? 1) - 1)} of them and went into ${count((future?.size ?? 1) - 1)}.`
+        : " A line leads from each update to those that its training began from. Click one to see what it descends from, and who built on it."}
+    </p>
+    <h2>The same as a table</h2>
+    <${Updates} ledger=${ledger} updates=${shown.slice().reverse()} name="updates" caption="Newest first." marked=${(/** @type {number} */ row) => shown[shown.length - 1 - row]?.arrival === chosen} />`;
+}
+
+/** @param {{name: string, label: string, value: string, options: Record<string, string>}} properties */
+export const Choice = ({ name, label, value, options }) =>
+  html`<label>${label}
+    <select value=${value} onChange=${(/** @type {any} */ event) => filter({ [name]: event.target.value })}>
+      ${Object.entries(options).map(([key, words]) => html`<option value=${key} selected=${key === value}>${words}</option>`)}
+    </select></label>`;
+
+/** @param {{ledger: Ledger, update: Update, spot: number[]}} properties */
+function Tip({ ledger, update, spot }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    const held = box.current;
+    if (!held) return;
+    const room = /** @type {HTMLElement} */ (held.parentElement).clientWidth;
+    held.style.left = `${Math.max(4, Math.min(spot[0] + 14, room - held.clientWidth - 4))}px`;
+    held.style.top = `${spot[1] + 14}px`;
+  });
+  return html`<div class="tip" ref=${box}>
+    <b class="mono">${brief(update.id)}</b> by <span class="mono">${authorName(update.author)}</span><br />
+    ${update.parents.length ? `learnt from ${update.parents.length} models` : "the first model"}, ${time(update.at)}<br />
+    ${update.metrics.accuracy === undefined ? "" : `accuracy ${number(update.metrics.accuracy)}`}
+    ${ledger.cluster(update.author) < 0 ? "" : `, cluster ${ledger.cluster(update.author) + 1}`}
+  </div>`;
+}
+
+/** @param {Update} update @param {Ledger} ledger @param {URLSearchParams} filters */
+function matches(update, ledger, filters) {
+  const author = filters.get("author");
+  const bare = update.author.slice(update.author.indexOf(":") + 1);
+  if (author && !update.author.startsWith(author) && !bare.startsWith(author)) return false;
+  return filters.get("tips") !== "1" || !(ledger.children.get(update.arrival)?.some((each) => each < ledger.end));
+}
+
+/**
+ * Where everything is drawn: nothing moves because something comes, but along the axis.
+ *
+ * @param {Ledger} ledger @param {Update[]} updates @param {number} width
+ * @param {{axis: string, lane: string, first: number, end: number}} how
+ * @returns {Scene}
+ */
+function arrange(ledger, updates, width, { axis, lane, first, end }) {
+  const keyOf = (/** @type {Update} */ each) =>
+    lane === "server" ? each.server : lane === "cluster" ? `cluster ${ledger.cluster(each.author) + 1}` : each.author;
+  /** @type {Map<string, {key: string, name: string, place: number}>} */
+  const lanes = new Map();
+  for (const update of updates) {
+    const key = keyOf(update);
+    if (lanes.has(key)) continue;
+    const place = lane === "server" ? lanes.size : update.parents.length ? ledger.cluster(update.author) : -1;
+    lanes.set(key, { key, name: lane === "client" ? authorName(key) : lane === "server" ? brief(key) : key, place });
+  }
+  const ordered = [...lanes.values()].sort((a, b) => a.place - b.place || (a.key < b.key ? -1 : 1));
+  const lot = Math.max(5, Math.min(lane === "client" ? 22 : 90, 560 / Math.max(1, ordered.length)));
+  const yOf = new Map(ordered.map((each, place) => [each.key, TOP + lot * (place + 0.5)]));
+  const xs = updates.map((each) => (axis === "depth" ? each.depth : axis === "time" ? each.at : each.arrival));
+  const [low, high] = axis === "order" ? [first, end - 1] : [Math.min(...xs), Math.max(...xs)];
+  const room = width - LEFT - 16;
+  /** @type {Map<number, [number, number]>} */
+  const at = new Map();
+  updates.forEach((update, place) => {
+    const jitter = lane === "client" ? 0 : ((update.arrival * 0.618) % 1 - 0.5) * lot * 0.8;
+    at.set(update.arrival, [LEFT + (room * (xs[place] - low)) / Math.max(1, high - low), /** @type {number} */ (yOf.get(keyOf(update))) + jitter]);
+  });
+  return { updates, lanes: ordered, at, height: Math.max(120, TOP + lot * ordered.length + BOTTOM) };
+}
+
+/**
+ * @param {HTMLCanvasElement} canvas @param {Ledger} ledger @param {Scene} scene
+ * @param {{chosen?: number, past: Map<number, number> | null, future: Map<number, number> | null, over?: number, isWhole: boolean}} marks
+ */
+function draw(canvas, ledger, scene, { chosen, past, future, over, isWhole }) {
+  const width = canvas.clientWidth;
+  const scale = devicePixelRatio || 1;
+  const tall = `${scene.height}px`;
+  if (canvas.style.height !== tall) canvas.style.height = tall;
+  if (canvas.width !== Math.round(width * scale)) canvas.width = Math.round(width * scale);
+  if (canvas.height !== Math.round(scene.height * scale)) canvas.height = Math.round(scene.height * scale);
+  const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const style = getComputedStyle(document.documentElement);
+  const ink = style.getPropertyValue("--quiet").trim();
+  pen.setTransform(scale, 0, 0, scale, 0, 0);
+  pen.clearRect(0, 0, width, scene.height);
+  pen.font = "11px system-ui, sans-serif";
+  pen.textBaseline = "middle";
+  const lot = scene.lanes.length ? (scene.height - TOP - BOTTOM) / scene.lanes.length : 0;
+  scene.lanes.forEach((lane, place) => {
+    const y = TOP + lot * (place + 0.5);
+    if (lot >= 11 || place % Math.ceil(11 / lot) === 0) {
+      pen.fillStyle = colour(lane.place);
+      pen.fillText(lane.name, 8, y, LEFT - 16);
+    }
+  });
+  const lines = scene.updates.reduce((sum, each) => sum + each.parents.length, 0);
+  const isOn = (/** @type {number} */ each) => chosen === undefined || past?.has(each) || future?.has(each);
+  if (isWhole && lines <= MOST_LINES)
+    for (const update of scene.updates) {
+      const [x, y] = /** @type {[number, number]} */ (scene.at.get(update.arrival));
+      for (const parent of update.parents) {
+        const end = scene.at.get(parent);
+        if (!end) continue;
+        const isMarked =
+          chosen !== undefined &&
+          ((past?.has(update.arrival) && past.has(parent)) || (future?.has(update.arrival) && future.has(parent)));
+        if (chosen !== undefined && !isMarked) continue;
+        pen.strokeStyle = isMarked ? (past?.has(parent) && past.has(update.arrival) ? colour(1) : colour(0)) : ink;
+        pen.globalAlpha = isMarked ? 0.7 : lines > 3000 ? 0.12 : 0.3;
+        pen.beginPath();
+        pen.moveTo(x, y);
+        pen.bezierCurveTo(x - (x - end[0]) / 2, y, end[0] + (x - end[0]) / 2, end[1], end[0], end[1]);
+        pen.stroke();
+      }
+    }
+  const radius = Math.max(2, Math.min(5, lot / 3, (width / Math.max(1, scene.updates.length)) * 2));
+  for (const update of scene.updates) {
+    const [x, y] = /** @type {[number, number]} */ (scene.at.get(update.arrival));
+    pen.globalAlpha = isOn(update.arrival) ? 1 : 0.15;
+    pen.fillStyle = update.parents.length || !isWhole ? colour(ledger.cluster(update.author)) : ink;
+    pen.beginPath();
+    pen.arc(x, y, update.arrival === chosen || update.arrival === over ? radius + 3 : radius, 0, 7);
+    pen.fill();
+  }
+  pen.globalAlpha = 1;
+  const marked = chosen === undefined ? undefined : scene.at.get(chosen);
+  if (marked) {
+    pen.strokeStyle = style.getPropertyValue("--ink").trim();
+    pen.lineWidth = 2;
+    pen.beginPath();
+    pen.arc(marked[0], marked[1], radius + 5, 0, 7);
+    pen.stroke();
+    pen.lineWidth = 1;
+  }
+  const ends = [scene.updates[0], scene.updates.at(-1)];
+  pen.fillStyle = ink;
+  if (ends[0] && ends[1]) {
+    pen.fillText(`#${ends[0].arrival}, ${time(ends[0].at)}`, LEFT, scene.height - 12);
+    pen.textAlign = "right";
+    pen.fillText(`#${ends[1].arrival}, ${time(ends[1].at)}`, width - 8, scene.height - 12);
+    pen.textAlign = "left";
+  }
+}

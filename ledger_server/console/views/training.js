@@ -1,0 +1,79 @@
+/** Any figure that clients state, over updates or time: the mean, each cluster, or each client. */
+import { html, useEffect, useState } from "../vendor/htm-3.1.1/preact.js";
+import { Chart, Empty } from "../parts.js";
+import { authorName, colour, count } from "../words.js";
+import { Choice } from "./explorer.js";
+import { meanOver } from "./overview.js";
+
+/** @typedef {import("../ledger.js").Ledger} Ledger */
+/** @typedef {import("../ledger.js").Update} Update */
+
+const BY = { mean: "mean of clients", cluster: "clusters", client: "clients" };
+const ACROSS = { updates: "updates", time: "time" };
+const MOST_LINES = 40;
+
+/** @param {{ledger: Ledger, filters: URLSearchParams}} properties */
+export function Training({ ledger, filters }) {
+  const [whole, setWhole] = useState(/** @type {Update[] | null} */ (null));
+  const isLong = ledger.length > 4000;
+  const asked = Math.floor(ledger.end / 500);
+  useEffect(() => {
+    if (isLong) void ledger.part(0, ledger.end).then(setWhole).catch(() => {});
+    else if (ledger.updates.size < ledger.length) for (let first = 0; first < ledger.length; first += 1000) void ledger.part(first, first + 1000).catch(() => {});
+  }, [isLong, asked]);
+  const updates = isLong ? (whole ?? []) : ledger.list();
+  const names = [...new Set(updates.flatMap((each) => Object.keys(each.metrics)))].filter((name) => !name.startsWith("_")).sort();
+  const metric = filters.get("metric") ?? (names.includes("accuracy") ? "accuracy" : names[0]);
+  const by = filters.get("by") ?? "cluster";
+  const across = filters.get("across") ?? "updates";
+  if (!names.length)
+    return html`<h1>Training</h1><${Empty} title="No client states a figure yet."><p>A client's <code>evaluate</code> returns them, such as <code>{"accuracy": 0.93}</code>; see <code>dag-acfl client init my_client.py</code>.</p><//>`;
+  const x = (/** @type {Update} */ each) => (across === "time" ? each.at / 1000 : each.arrival);
+  const { data, series } = lines(ledger, updates, metric, by, x);
+  return html`<h1>Training</h1>
+    <div class="tools">
+      <${Choice} name="metric" label="Figure" value=${metric} options=${Object.fromEntries(names.map((name) => [name, name]))} />
+      <${Choice} name="by" label="of" value=${by} options=${BY} />
+      <${Choice} name="across" label="over" value=${across} options=${ACROSS} />
+    </div>
+    <${Chart} name=${`${metric}-by-${by}`} x=${across} isTime=${across === "time"} data=${data} series=${series} />
+    <p class="quiet">As clients say it, each on its own data; a line's value is the mean of its clients' newest updates.
+      ${isLong ? ` Every ${count(Math.ceil(ledger.end / 1000))}th update is shown.` : ""} Drag across the picture to zoom, double-click to see all.</p>`;
+}
+
+/** @param {Ledger} ledger @param {Update[]} updates @param {string} metric @param {string} by @param {(update: Update) => number} x */
+function lines(ledger, updates, metric, by, x) {
+  if (by === "mean") {
+    return {
+      data: meanOver(updates, metric, x),
+      series: [
+        { name: "mean", colour: colour(0), width: 2 },
+        { name: "mean − deviation", colour: colour(5), dash: true },
+        { name: "mean + deviation", colour: colour(5), dash: true },
+      ],
+    };
+  }
+  const keyOf = (/** @type {Update} */ each) => (by === "client" ? each.author : `${ledger.cluster(each.author)}`);
+  /** @type {Map<string, Update[]>} */
+  const groups = new Map();
+  for (const update of updates) {
+    if (update.metrics[metric] === undefined) continue;
+    const group = groups.get(keyOf(update));
+    if (group) group.push(update);
+    else groups.set(keyOf(update), [update]);
+  }
+  const keys = [...groups.keys()].sort().slice(0, MOST_LINES);
+  const xs = [...new Set(updates.filter((each) => each.metrics[metric] !== undefined).map(x))].sort((a, b) => a - b);
+  const columns = keys.map((key) => {
+    const [at, mean] = meanOver(/** @type {Update[]} */ (groups.get(key)), metric, x);
+    const found = new Map(at.map((each, place) => [each, mean[place]]));
+    return xs.map((each) => found.get(each) ?? null);
+  });
+  return {
+    data: [xs, ...columns],
+    series: keys.map((key) => ({
+      name: by === "client" ? authorName(key) : Number(key) < 0 ? "no cluster yet" : `cluster ${Number(key) + 1}`,
+      colour: colour(by === "client" ? ledger.cluster(key) : Number(key)),
+    })),
+  };
+}

@@ -1,0 +1,231 @@
+/** One update: what it says, what is known of it, whether that is proven, and why it was trained from these models. */
+import { html, useEffect, useRef, useState } from "../vendor/htm-3.1.1/preact.js";
+import { getBytes, getJson } from "../api.js";
+import { unhex } from "../client/bytes.js";
+import { checkSignature, digestOf } from "../client/crypto.js";
+import { signedBytes, transactionId } from "../client/header.js";
+import { Author, Chip, Copy, Link, Table } from "../parts.js";
+import { brief, colour, count, number, size, time } from "../words.js";
+
+/** @typedef {import("../ledger.js").Ledger} Ledger */
+
+/** @param {{ledger: Ledger, one: string}} properties */
+export function UpdatePage({ ledger, one }) {
+  const [found, setFound] = useState(/** @type {any} */ (null));
+  const [error, setError] = useState("");
+  useEffect(() => {
+    let isShown = true;
+    const ask = async () => {
+      const said = await getJson(`/v1/transactions/${one}`);
+      const known = await getJson(`/v1/view/updates/${one}`);
+      const evidence = said.kind === "update" && said.attachment ? await getJson(said.attachment.href).catch(() => null) : null;
+      const held = ledger.updates.get(known.arrival);
+      if (!held) await ledger.part(Math.max(0, known.arrival - 500), known.arrival + 500).catch(() => {});
+      if (isShown) setFound({ said, known, evidence });
+    };
+    ask().catch((problem) => isShown && setError(problem.message));
+    return () => void (isShown = false);
+  }, [one]);
+  if (error) return html`<h1>Update ${brief(one)}</h1><p class="bad">${error}</p><p><a href="#/updates">All updates</a></p>`;
+  if (!found) return html`<h1>Update ${brief(one)}</h1><p class="quiet">Asking …</p>`;
+  const { said, known, evidence } = found;
+  const curl = `curl ${location.origin}/v1/transactions/${said.id}`;
+  const isGenesis = said.kind === "genesis";
+  const children = (ledger.children.get(known.arrival) ?? []).map((each) => ledger.updates.get(each)).filter(Boolean);
+  const cluster = ledger.cluster(said.author);
+  return html`<h1>${isGenesis ? "Genesis" : "Update"} <code>${brief(said.id)}</code></h1>
+    <div class="tools">
+      <${Copy} text=${said.id}>Copy the id<//>
+      <${Copy} text=${curl}>Copy as curl<//>
+      <${Download} said=${said} />
+      <a href=${`#/updates?update=${said.id}&end=${Math.min(ledger.length, known.arrival + 40)}&span=120`}>Show it in the graph</a>
+    </div>
+    <div class="columns">
+      <section>
+        <h2>What it says</h2>
+        <dl>
+          <dt>Id</dt><dd><code>${said.id}</code></dd>
+          <dt>Client</dt><dd><${Author} ledger=${ledger} author=${said.author} />, its update ${said.sequence + 1}</dd>
+          <dt>Trained on</dt><dd>${count(said.num_examples)} examples</dd>
+          ${Object.entries(said.metrics)
+            .filter(([name]) => !name.startsWith("_"))
+            .map(([name, value]) => html`<dt>${name}</dt><dd>${number(/** @type {number} */ (value))}</dd>`)}
+          ${said.noise_std > 0 && html`<dt>Noise added</dt><dd>${number(said.noise_std, 5)} a value</dd>`}
+          <dt>Model</dt><dd>${size(said.model.size)}, <code>${brief(said.model.digest)}</code></dd>
+          <dt>Made</dt><dd>${time(said.created_at_ms)}, by its own clock</dd>
+        </dl>
+      </section>
+      <section>
+        <h2>What is known of it</h2>
+        <dl>
+          <dt>Received</dt><dd>${time(said.receipt.received_at_ms)} by server <code>${brief(said.receipt.issuer)}</code></dd>
+          <dt>Place</dt><dd>#${count(known.arrival)} here, ${count(said.depth)} steps from genesis at most${said.is_tip ? "; nobody has built on it yet" : ""}</dd>
+          ${cluster >= 0 && html`<dt>Cluster of its client</dt><dd><${Chip} place=${cluster} />${cluster + 1}</dd>`}
+          <dt>Size of the step</dt><dd>${number(known.step)} (of the model: ${number(known.norm)})</dd>
+          ${known.taint > 0 && html`<dt>Taint</dt><dd class="bad">${number(known.taint)} of it descends from quarantined steps</dd>`}
+          ${known.is_withheld && html`<dt>Withheld</dt><dd class="bad">Offered to nobody, because of a quarantine.</dd>`}
+          ${known.alarms.map((/** @type {any} */ alarm) => html`<dt>Alarm: ${alarm.kind}</dt><dd class="bad">${alarm.detail}</dd>`)}
+        </dl>
+        <${Proof} said=${said} />
+      </section>
+    </div>
+    ${evidence && html`<${Why} ledger=${ledger} said=${said} known=${known} evidence=${evidence} />`}
+    ${!evidence && !isGenesis && html`<h2>Why these models?</h2><p>It was trained from ${said.parents.length === 1 ? "one model, without a selection" : "these models"}: ${said.parents.map((/** @type {string} */ each) => html`<${Link} id=${each} /> `)}</p>`}
+    ${known.tensors.length > 0 &&
+    html`<h2>What training changed</h2>
+      <${Table} name=${`steps-${brief(said.id)}`} caption="The step in each tensor: how far the model moved from the average that it began with." head=${[{ name: "tensor" }, { name: "length of the step", number: true }, { name: "share", number: true }]}
+        rows=${known.tensors.map((/** @type {any} */ each) => [html`<code>${each.tensor}</code>`, number(each.step), percent((each.step / known.step) ** 2)])}
+        plain=${known.tensors.map((/** @type {any} */ each) => [each.tensor, each.step, (each.step / known.step) ** 2])} />`}
+    <h2>Who built on it</h2>
+    ${children.length
+      ? html`<p>${count(children.length)} of the updates that this page holds: ${children.slice(0, 40).map((each) => html`<span><${Link} id=${/** @type {any} */ (each).id} /> by <${Author} ledger=${ledger} author=${/** @type {any} */ (each).author} /> · </span>`)}</p>`
+      : html`<p class="quiet">None of the updates that this page holds.</p>`}`;
+}
+
+/** @param {number} share */
+const percent = (share) => `${(100 * share).toFixed(1)} %`;
+
+/** @param {{said: any}} properties */
+function Download({ said }) {
+  const [state, setState] = useState("");
+  const get = async () => {
+    setState("asking …");
+    try {
+      const data = await getBytes(said.model.href);
+      const is = (await digestOf(data)) === said.model.digest;
+      if (!is) throw new Error("what came is not this model");
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([data]));
+      link.download = `${brief(said.id)}.safetensors`;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+      setState("");
+    } catch (error) {
+      setState(/** @type {Error} */ (error).message);
+    }
+  };
+  return html`<button type="button" onClick=${get}>Download the model</button>${state && html`<span role="status">${state}</span>`}`;
+}
+
+/** The id and both signatures, computed in this browser from the header's bytes. @param {{said: any}} properties */
+function Proof({ said }) {
+  const [proof, setProof] = useState(/** @type {string[][] | null} */ (null));
+  useEffect(() => {
+    void check(said).then(setProof);
+  }, [said.id]);
+  if (!proof) return html`<p class="quiet">Checking signatures …</p>`;
+  return html`<ul aria-label="What this browser has checked">
+    ${proof.map(([state, words]) => html`<li class=${state}>${state === "good" ? "✓" : state === "bad" ? "✗" : "–"} ${words}</li>`)}
+  </ul>`;
+}
+
+/** @param {any} said @returns {Promise<string[][]>} */
+async function check(said) {
+  const holds = async (/** @type {string} */ key, /** @type {Uint8Array} */ message, /** @type {string} */ signature) => {
+    try {
+      await checkSignature(key, message, signature);
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  const id = await transactionId(unhex(said.header));
+  const { issuer, received_at_ms: at, members_version: version, signature } = said.receipt;
+  const receipt = await holds(issuer, signedBytes("receipt", said.id, at, version), signature);
+  const lines = [
+    id === said.id ? ["good", "The id is that of the header's bytes."] : ["bad", "The id is NOT that of the header's bytes."],
+    receipt ? ["good", "The server's receipt is signed by its key."] : ["bad", "The server's receipt is NOT signed by its key."],
+  ];
+  const [kind, key] = said.author.split(":");
+  if (kind !== "key") return [...lines, ["quiet", "The client has no key: only the server vouches for who it is."]];
+  if (!said.author_signature) return [...lines, ["quiet", "Genesis has no signature but the receipt."]];
+  const own = await holds(key, signedBytes("author", said.id), said.author_signature);
+  return [...lines, own ? ["good", "The client has signed it."] : ["bad", "The client has NOT signed it."]];
+}
+
+/** @param {{ledger: Ledger, said: any, known: any, evidence: any}} properties */
+function Why({ ledger, said, known, evidence }) {
+  const { candidates, asker } = evidence;
+  const taken = candidates.filter((/** @type {any} */ each) => each.selected);
+  const shares = new Map(known.parents.map((/** @type {any} */ each) => [each.transaction, each.share]));
+  const last = taken.at(-1);
+  const first = candidates.find((/** @type {any} */ each) => !each.selected);
+  const selector = evidence.selector?.name ?? evidence.selector;
+  return html`<h2>Why these models?</h2>
+    <p class="said">${words(said, evidence, taken, first, last)}</p>
+    <${Ranks} candidates=${candidates} ledger=${ledger} />
+    <${Table} name=${`why-${brief(said.id)}`} caption=${`The candidates that the selection ${brief(said.attachment.digest)} names, as the selector ${selector} ranked them; those taken are marked.`} size=${32}
+      marked=${(/** @type {number} */ row) => candidates[row]?.selected}
+      head=${[{ name: "rank", number: true }, { name: "update" }, { name: "client" }, { name: "similarity of what was learnt", number: true }, { name: "of the models", number: true }, { name: "score of a cut before it", number: true }, { name: "at most, of the average", number: true }]}
+      rows=${candidates.map((/** @type {any} */ each, /** @type {number} */ place) => [
+        place + 1, html`<${Link} id=${each.update} />`, html`<${Author} ledger=${ledger} author=${each.author} />`, number(each.update_similarity), number(each.similarity), number(each.score, 2), each.selected ? percent(shares.get(each.update) ?? 0) : "",
+      ])}
+      plain=${candidates.map((/** @type {any} */ each, /** @type {number} */ place) => [place + 1, each.update, each.author, each.update_similarity, each.similarity, each.score ?? "", each.selected ? (shares.get(each.update) ?? 0) : ""])} />
+    ${asker?.update && html`<p>The client's own newest update, <${Link} id=${asker.update} />, is always part of the average.</p>`}`;
+}
+
+/** @param {any} said @param {any} evidence @param {any[]} taken @param {any} first @param {any} last */
+function words(said, evidence, taken, first, last) {
+  const others = evidence.candidates.length;
+  const who = evidence.asker?.update ? `its update ${brief(evidence.asker.update)}` : "its first model";
+  const clients = new Set(taken.map((each) => each.author)).size;
+  if (!taken.length) return `The client asked with ${who}. None of the ${others} models that were compared resembled its own enough, so it went on with its own alone.`;
+  const gap = first && last ? ` The last one taken resembles it by ${number(last.update_similarity, 2)}, the next would by ${number(first.update_similarity, 2)}: that drop is where the list was cut.` : "";
+  return `The client asked with ${who}. Of ${others} models that were named, ${taken.length} (of ${clients} ${clients === 1 ? "client" : "clients"}) resemble what it has learnt, and were averaged with its own.${gap}`;
+}
+
+/** The ranked similarities with the cut, as a picture. @param {{candidates: any[], ledger: Ledger}} properties */
+function Ranks({ candidates, ledger }) {
+  const place = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  useEffect(() => {
+    const canvas = place.current;
+    if (!canvas || !candidates.length) return undefined;
+    const paint = () => {
+      const [width, height] = [canvas.clientWidth, 200];
+      const scale = devicePixelRatio || 1;
+      canvas.width = Math.round(width * scale);
+      canvas.height = Math.round(height * scale);
+      const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+      pen.setTransform(scale, 0, 0, scale, 0, 0);
+      const style = getComputedStyle(document.documentElement);
+      const quiet = style.getPropertyValue("--quiet").trim();
+      const values = candidates.map((each) => each.update_similarity);
+      const low = Math.min(0, ...values);
+      const [left, top, bottom] = [36, 10, height - 24];
+      const lot = Math.min(40, (width - left - 10) / candidates.length);
+      const y = (/** @type {number} */ value) => bottom - ((value - low) / (1 - low)) * (bottom - top);
+      pen.font = "11px system-ui, sans-serif";
+      pen.fillStyle = quiet;
+      for (const mark of [0, 0.5, 1]) {
+        pen.fillText(mark.toFixed(1), 8, y(mark) + 4);
+        pen.globalAlpha = 0.3;
+        pen.fillRect(left, y(mark), width - left - 8, 1);
+        pen.globalAlpha = 1;
+      }
+      candidates.forEach((each, at) => {
+        pen.fillStyle = colour(ledger.cluster(each.author));
+        pen.globalAlpha = each.selected ? 1 : 0.35;
+        pen.fillRect(left + at * lot + 1, Math.min(y(each.update_similarity), y(0)), Math.max(1, lot - 2), Math.abs(y(each.update_similarity) - y(0)));
+      });
+      pen.globalAlpha = 1;
+      const cut = candidates.filter((each) => each.selected).length;
+      if (cut && cut < candidates.length) {
+        pen.strokeStyle = style.getPropertyValue("--ink").trim();
+        pen.setLineDash([4, 3]);
+        pen.beginPath();
+        pen.moveTo(left + cut * lot, top);
+        pen.lineTo(left + cut * lot, bottom);
+        pen.stroke();
+        pen.fillStyle = style.getPropertyValue("--ink").trim();
+        pen.fillText(`cut: ${cut} taken`, left + cut * lot + 5, top + 8);
+      }
+      pen.fillStyle = quiet;
+      pen.fillText("rank; bars in the colours of clusters, those not taken pale", left, height - 8);
+    };
+    paint();
+    const fit = new ResizeObserver(paint);
+    fit.observe(canvas);
+    return () => fit.disconnect();
+  }, [candidates]);
+  return html`<div class="drawing"><canvas ref=${place} class="ranks" height="200" role="img" aria-label="Similarity by rank; the table below has the figures"></canvas></div>`;
+}

@@ -1,0 +1,110 @@
+"""Parts of a journal as columns, for pages that draw it: what a part holds never changes, so it is made once.
+
+A part of at most ``MOST`` updates is whole; of a longer one every n-th update stands for the others, without parents.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+from cachetools import LRUCache
+
+from fl_core.dag.figures import decode_figures
+from fl_core.errors import CursorUnknownError
+from fl_core.types import TxId
+from fl_core.wire import v1
+from ledger_server.reading import LedgerView
+from ledger_server.store.journal import StoredTransaction
+
+MOST: Final = 1_000
+"""Updates of one part: some 40 ms of a core."""
+_KEPT_BYTES: Final = 16 << 20
+_ARRIVALS: Final = 50_000
+"""Updates whose places in the journal are remembered: parents are mostly of lately."""
+
+
+class Windows:
+    """Parts of one ledger's journal; safe to ask from many threads."""
+
+    def __init__(self, view: LedgerView) -> None:
+        self._view = view
+        self._lock = threading.Lock()
+        self._made: LRUCache[tuple[int, int, int], str] = LRUCache(_KEPT_BYTES, getsizeof=len)
+        self._arrivals: LRUCache[TxId, int] = LRUCache(_ARRIVALS)
+
+    def updates(self, first: int, end: int, *, most: int = MOST) -> str:
+        """The updates that arrived from ``first`` on and before ``end``, as the JSON of ``v1.UpdatesViewOut``.
+
+        Args:
+            first: 0: from genesis.
+            end: At most the ledger's length is meant.
+            most: So many of them are shown at most; up to ``MOST``.
+
+        Raises:
+            CursorUnknownError: The part begins beyond the newest arrival.
+        """
+        length = len(self._view.ledger)
+        if first >= length:
+            raise CursorUnknownError("the journal has no update there yet; ask for an earlier part")
+        end = max(first + 1, min(end, length))
+        every = -(-(end - first) // most)
+        with self._lock:
+            made = self._made.get((first, end, every))
+        if made is None:
+            made = self._columns(first, end, every).model_dump_json(exclude={"transactions"})
+            with self._lock:
+                if len(made) <= self._made.maxsize:
+                    self._made[first, end, every] = made
+        return f'{{"transactions":{length},{made[1:]}'
+
+    def _columns(self, first: int, end: int, every: int) -> v1.UpdatesViewOut:
+        store = self._view.store
+        rows = store.page(after=first - 1, limit=end - first) if every == 1 else store.at(range(first, end, every))
+        headers = [row.transaction.header for row in rows]
+        authors, servers = _Places(), _Places()
+        names = sorted({name for header in headers for name in header.metrics})
+        return v1.UpdatesViewOut(
+            ledger=self._view.id,
+            transactions=0,
+            first=first,
+            end=end,
+            every=every,
+            arrivals=[row.arrival for row in rows],
+            ids=[row.transaction.id for row in rows],
+            author=[authors.of(header.author) for header in headers],
+            authors=authors.names,
+            server=[servers.of(row.transaction.receipt.issuer) for row in rows],
+            servers=servers.names,
+            parents=self._parents(rows) if every == 1 else [[] for _ in rows],
+            depth=[row.depth for row in rows],
+            received_at_ms=[row.transaction.receipt.received_at_ms for row in rows],
+            num_examples=[header.num_examples for header in headers],
+            step=[None if (step := decode_figures(row.figures).step) is None else step.norm for row in rows],
+            metrics={name: [header.metrics.get(name) for header in headers] for name in names},
+        )
+
+    def _parents(self, rows: Sequence[StoredTransaction]) -> list[list[int]]:
+        """The arrivals of each update's parents, ascending."""
+        arrivals = {row.transaction.id: row.arrival for row in rows}
+        wanted = {parent for row in rows for parent in row.transaction.header.parents} - arrivals.keys()
+        with self._lock:
+            remembered = {parent: self._arrivals[parent] for parent in wanted & self._arrivals.keys()}
+        remembered.update(self._view.store.arrivals([*(wanted - remembered.keys())]))
+        arrivals.update(remembered)
+        with self._lock:
+            self._arrivals.update(arrivals)
+        return [sorted(arrivals[parent] for parent in row.transaction.header.parents) for row in rows]
+
+
+class _Places:
+    """Numbers names from 0, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def of(self, name: str) -> int:
+        return self._numbers.setdefault(name, len(self._numbers))
+
+    @property
+    def names(self) -> list[str]:
+        return [*self._numbers]

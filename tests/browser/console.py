@@ -1,0 +1,256 @@
+"""The console in Debian's Chromium, as a person sees it: ``make console``."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+
+from fl_client import LedgerClient, Participant, ParticipantState
+from fl_core.wire import v1
+from ledger_server.app import create_app
+from ledger_server.http.serve import bind
+from ledger_server.settings import load_settings
+from ledger_server.tokens import FILE, Scope, TokenFile, TokenRecord, new_token, token_digest
+from tests.builders import ISSUER, make_genesis
+from tests.live import Live, client_of, run_app
+from tests.serving import prepare
+from tests.tiny_trainer import TinyTrainer
+
+MARKUP = "<img src=x onerror=document.title='owned'>accuracy"
+VIEWS = ("", "updates", "clusters", "training", "clients", "servers", "costs")
+HEADINGS = ("Overview", "Updates", "Clusters", "Training", "Clients", "Servers", "Costs")
+CHROMIUM = shutil.which("chromium")
+OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    assert CHROMIUM is not None, "install chromium"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield started
+        started.close()
+
+
+@contextmanager
+def ledger(folder: Path, *, name: str = "test", **settings: object) -> Iterator[Live]:
+    """A server with a new ledger, in this process."""
+    url = f"sqlite:///{folder / 'ledger.sqlite3'}"
+    found = load_settings(data_dir=folder / "server", database_url=url, **settings)
+    prepare(url, found.data_dir, genesis=make_genesis(name=name, selector_params={"k": 2}))
+    with run_app(create_app(found, key=ISSUER), found) as live:
+        yield live
+
+
+def taught(live: Live, folder: Path, *, clients: int = 4, steps: int = 3) -> list[str]:
+    """Clients of two kinds take part in turn; their updates' ids, in order of arrival."""
+    ids: list[str] = []
+    for _ in range(steps):
+        for number in range(clients):
+            with (
+                ParticipantState(folder / f"site-{number}") as state,
+                LedgerClient([live.url], key=state.key) as client,
+            ):
+                report = Participant(client, TinyTrainer(target=2.0 if number % 2 else -2.0), state).step()
+                ids.append(report.transaction)
+    return ids
+
+
+@contextmanager
+def page_of(browser: Browser, live: Live, *, scheme: str = "light", width: int = 1280) -> Iterator[Page]:
+    """A page that must neither err nor ask anybody else."""
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})  # type: ignore[arg-type]
+    page, wrong = context.new_page(), list[str]()
+    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "request",
+        lambda request: wrong.append(request.url) if not request.url.startswith((live.url, "blob:", "data:")) else None,
+    )
+    yield page
+    context.close()
+    assert wrong == []
+
+
+def opened(page: Page, live: Live, address: str, heading: str) -> None:
+    page.goto(f"{live.url}/ui/#/{address}")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(heading)
+
+
+@pytest.mark.parametrize(("steps", "scheme"), [(0, "light"), (1, "dark"), (3, "light"), (3, "dark")])
+def test_each_view_says_something_without_errors_and_can_be_read_by_all(
+    browser: Browser, tmp_path: Path, steps: int, scheme: str
+) -> None:
+    with ledger(tmp_path) as live:
+        ids = taught(live, tmp_path, steps=steps)
+        author = LedgerClient([live.url]).transaction(ids[-1]).author if ids else None
+        found = []
+        with page_of(browser, live, scheme=scheme) as page:
+            pages = [(view, "" if not ids else heading) for view, heading in zip(VIEWS, HEADINGS, strict=True)]
+            pages += [(f"updates/{ids[-1]}", "Update"), (f"clients/{author}", "Client")] if ids else []
+            for address, heading in pages:
+                opened(page, live, address, heading)
+                expect(page.get_by_role("status").first).to_have_text("live")
+                result = Axe().run(page)
+                found += [
+                    (address, each["id"], [node["html"][:120] for node in each["nodes"][:3]])
+                    for each in result.response["violations"]
+                    if each["impact"] in ("serious", "critical")
+                ]
+        assert found == []
+
+
+def test_an_update_appears_while_the_page_is_open(browser: Browser, tmp_path: Path) -> None:
+    with ledger(tmp_path) as live, page_of(browser, live) as page:
+        taught(live, tmp_path, clients=2, steps=1)
+        opened(page, live, "updates", "Updates")
+        expect(page.get_by_text("3 updates.")).to_be_visible()
+        (newest,) = taught(live, tmp_path / "late", clients=1, steps=1)
+        expect(page.get_by_role("link", name=newest[:8])).to_be_visible(timeout=5000)
+        expect(page.get_by_text("4 updates.")).to_be_visible()
+
+
+def test_why_these_models_names_what_was_taken_and_signatures_are_checked_here(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with ledger(tmp_path) as live, page_of(browser, live) as page:
+        ids = taught(live, tmp_path)
+        opened(page, live, f"updates/{ids[-1]}", ids[-1][:8])
+        expect(page.get_by_text("Why these models?")).to_be_visible()
+        path = v1.path(v1.TRANSACTION_ATTACHMENT, transaction=ids[-1])
+        with client_of(live.url) as client:
+            evidence = client.get(path).json()
+        taken = [each["update"] for each in evidence["candidates"] if each["selected"]]
+        expect(page.locator("tr.taken")).to_have_count(len(taken))
+        expect(page.locator("tr.taken").first).to_contain_text(taken[0][:8])
+        for line in (
+            "The id is that of the header's bytes",
+            "receipt is signed by its key",
+            "The client has signed it",
+        ):
+            expect(page.get_by_text(line)).to_be_visible()
+        page.get_by_role("link", name="Show it in the graph").click()
+        expect(page.get_by_text("Chosen:")).to_be_visible()
+
+
+def test_a_link_leads_to_what_its_sender_saw(browser: Browser, tmp_path: Path) -> None:
+    with ledger(tmp_path) as live, page_of(browser, live) as page:
+        ids = taught(live, tmp_path)
+        opened(page, live, f"updates?lane=cluster&x=depth&span=10&end=8&update={ids[3]}", "Updates")
+        expect(page.get_by_label("A lane for each")).to_have_value("cluster")
+        expect(page.get_by_label("Across")).to_have_value("depth")
+        expect(page.get_by_role("button", name="Paused")).to_be_visible()
+        expect(page.get_by_text("8 updates.")).to_be_visible()
+
+
+def test_the_graph_is_gone_through_by_keys(browser: Browser, tmp_path: Path) -> None:
+    with ledger(tmp_path) as live, page_of(browser, live) as page:
+        ids = taught(live, tmp_path)
+        opened(page, live, "updates", "Updates")
+        expect(page.get_by_role("link", name=ids[-1][:8])).to_be_visible()
+        page.get_by_role("application").focus()
+        page.keyboard.press("p")
+        expect(page.get_by_text("Chosen:")).to_contain_text(ids[-1][:8])
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_contain_text(ids[-1][:8])
+
+
+def test_time_travel_shows_all_views_as_it_was(browser: Browser, tmp_path: Path) -> None:
+    with ledger(tmp_path) as live, page_of(browser, live) as page:
+        taught(live, tmp_path)
+        opened(page, live, "", "Overview")
+        expect(page.get_by_text("12 of 12 updates")).to_be_visible()
+        page.get_by_label("Show the ledger as it was").fill("5")
+        expect(page.get_by_text("4 of 12 updates")).to_be_visible()
+        page.get_by_role("link", name="Updates", exact=True).click()
+        expect(page.get_by_text("5 updates.")).to_be_visible()
+        page.get_by_role("button", name="Back to now").click()
+        expect(page.get_by_text("13 updates.")).to_be_visible()
+
+
+def lying(told: str, instead: str) -> Callable[[Route], None]:
+    """Answers what the server does, but for this."""
+    return lambda route: route.fulfill(
+        content_type="application/json", body=route.fetch().text().replace(told, instead)
+    )
+
+
+def test_text_of_a_server_is_text(browser: Browser, tmp_path: Path) -> None:
+    """A ledger's own name cannot be markup; a server that lies could say anything."""
+    with ledger(tmp_path) as live, page_of(browser, live) as page:
+        ids = taught(live, tmp_path)
+        page.route(f"**{v1.GENESIS}", lying('"name":"test"', f'"name":"{MARKUP}"'))
+        page.route(f"**{v1.VIEW_UPDATES}?*", lying('"accuracy"', f'"{MARKUP}"'))
+        for address, heading in (
+            ("", "Overview"),
+            ("training", "Training"),
+            (f"updates/{ids[0]}", "Update"),
+            ("servers", "Servers"),
+        ):
+            opened(page, live, address, heading)
+            expect(page.locator("header strong")).to_have_text(MARKUP)
+            assert page.locator("img").count() == 0
+            assert page.title() != "owned"
+
+
+def test_where_reading_asks_for_a_token_the_page_does_and_puts_it_into_no_address(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with ledger(tmp_path, auth={"required_for": ("reads",)}) as live:
+        secret = new_token()
+        record = TokenRecord(name="reader", scope=Scope.CLIENT, sha256=token_digest(secret), created_at_ms=0)
+        TokenFile(tmp_path / "server" / FILE, now_ms=lambda: 0).add(record)
+        asked: list[str] = []
+        context = browser.new_context()
+        page = context.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"{live.url}/ui/")
+        expect(page.get_by_role("heading", level=1)).to_have_text("This server asks for a token")
+        page.get_by_label("Token").fill(secret)
+        page.get_by_role("button", name="Go on").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Nobody has published yet")
+        expect(page.get_by_role("status").first).to_have_text("live")
+        assert not [url for url in asked if secret in url]
+        context.close()
+
+
+def test_a_page_says_that_its_server_is_gone_and_goes_on_when_it_is_back(browser: Browser, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    settings = load_settings(data_dir=tmp_path / "server", database_url=url, drain_s=1)
+    prepare(url, settings.data_dir, genesis=make_genesis())
+    context = browser.new_context()
+    page = context.new_page()
+    with run_app(create_app(settings, key=ISSUER), settings) as live:
+        page.goto(f"{live.url}/ui/")
+        expect(page.get_by_role("status").first).to_have_text("live")
+        again = load_settings(data_dir=settings.data_dir, database_url=url, port=live.port)
+    expect(page.get_by_role("status").first).to_contain_text("not connected")
+    with run_app(create_app(again, key=ISSUER), again, listening=bind(again)):
+        expect(page.get_by_role("status").first).to_have_text("live", timeout=30_000)
+    context.close()
+
+
+def test_it_fits_a_telephone(browser: Browser, tmp_path: Path) -> None:
+    with ledger(tmp_path) as live, page_of(browser, live, width=360) as page:
+        ids = taught(live, tmp_path)
+        for view in (*VIEWS, f"updates/{ids[-1]}"):
+            opened(page, live, view, "")
+            expect(page.get_by_role("status").first).to_have_text("live")
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= 360, f"{view or 'overview'} is {wide} pixels wide"
+
+
+def test_an_update_that_is_nowhere_is_said_to_be(browser: Browser, tmp_path: Path) -> None:
+    with ledger(tmp_path) as live:
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(f"{live.url}/ui/#/updates/{'0' * 64}")
+        expect(page.get_by_text("no transaction 0000")).to_be_visible()
+        page.goto(f"{live.url}/ui/#/elsewhere")
+        expect(page.get_by_role("heading", level=1)).to_have_text("There is no such view")
+        assert v1.EVENTS not in page.url
+        context.close()

@@ -1,0 +1,172 @@
+"""The console's files, and the columns that it draws: what a browser is sent."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fl_core.types import digest_of
+from fl_core.wire import v1
+from ledger_server.api.console import files
+from tests.builders import make_genesis, model
+from tests.serving import Server, serving
+
+VENDOR = Path(__file__).parents[2] / "ledger_server" / "console" / "vendor"
+
+
+@pytest.fixture
+def server(database_url: str, tmp_path: Path) -> Iterator[Server]:
+    """Loopback, no tokens."""
+    with serving(database_url, tmp_path, genesis=make_genesis(selector_params={"k": 3})) as running:
+        yield running
+
+
+@pytest.fixture
+def small(sqlite_url: str, tmp_path: Path) -> Iterator[Server]:
+    """The same on SQLite alone, for what asks nothing of a database."""
+    with serving(sqlite_url, tmp_path) as running:
+        yield running
+
+
+def grown(server: Server, count: int) -> list[str]:
+    """Ids of a ledger in order of arrival: genesis, and a chain of one author's updates."""
+    ids: list[str] = [server.ledger_id]
+    for place in range(count):
+        update = server.publish(
+            parents=ids[-1:], model=model(place), secret="5e" * 32, metrics={"accuracy": place / 10}
+        )
+        ids.append(update["id"])
+    return ids
+
+
+def columns(server: Server, **query: int) -> v1.UpdatesViewOut:
+    answer = server.client.get(v1.VIEW_UPDATES, params=query)
+    assert answer.status_code == 200, answer.text
+    return v1.UpdatesViewOut.model_validate_json(answer.content)
+
+
+def test_who_opens_the_address_in_a_browser_finds_the_console(small: Server) -> None:
+    page = small.client.get("/", follow_redirects=True)
+    assert (page.status_code, page.url.path) == (200, "/ui/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert 'src="main.js"' in page.text
+
+
+def test_its_pages_load_nothing_from_elsewhere_and_nothing_inline(small: Server) -> None:
+    policy = small.get("/ui/").headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert {part.split()[0] for part in policy.split("; ") if "'self'" in part} >= {"script-src", "connect-src"}
+
+
+def test_every_file_is_served_as_it_is_also_compressed_and_not_sent_twice(small: Server) -> None:
+    for path, file in files().items():
+        plain = small.client.get(f"/ui/{path}", headers={"accept-encoding": "identity"})
+        assert (plain.status_code, plain.content) == (200, file.data), path
+        with small.client.stream("GET", f"/ui/{path}", headers={"accept-encoding": "gzip"}) as packed:
+            assert gzip.decompress(b"".join(packed.iter_raw())) == file.data
+        again = small.client.get(f"/ui/{path}", headers={"if-none-match": plain.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+    assert {"index.html", "main.js", "style.css", "client/crypto.js"} <= files().keys()
+
+
+def test_all_of_it_is_small() -> None:
+    assert sum(len(file.packed) for file in files().values()) <= 150_000, "the page's budget by gzip, in bytes"
+
+
+def test_others_files_are_those_that_were_recorded_with_their_licences() -> None:
+    recorded = json.loads((VENDOR / "files.json").read_text())
+    found = {str(path.relative_to(VENDOR)) for path in VENDOR.rglob("*") if path.is_file()} - {
+        "files.json",
+        "htm-3.1.1/preact.d.ts",
+    }
+    assert found == {name for package in recorded for name in package["files"]}
+    for package in recorded:
+        assert package["licence"] in {"MIT", "Apache-2.0"}
+        assert any(name.endswith("/LICENSE") for name in package["files"])
+        for name, digest in package["files"].items():
+            assert digest_of((VENDOR / name).read_bytes()) == digest, name
+
+
+@pytest.mark.parametrize("path", ["../settings.py", "%2e%2e/settings.py", "vendor", "nothing.js", "main.js/"])
+def test_only_its_own_files_are_served(small: Server, path: str) -> None:
+    assert small.client.get(f"/ui/{path}").status_code == 404
+
+
+def test_a_server_can_do_without_a_console(sqlite_url: str, tmp_path: Path) -> None:
+    with serving(sqlite_url, tmp_path, console_enabled=False) as server:
+        assert server.get("/ui/").status_code == 404
+        assert "ledger server" in server.client.get("/", follow_redirects=False).text
+
+
+def test_the_console_is_shown_to_all_and_the_ledger_only_by_token(sqlite_url: str, tmp_path: Path) -> None:
+    with serving(sqlite_url, tmp_path, auth={"required_for": ("reads",)}) as server:
+        assert server.get("/ui/").status_code == 200
+        for path in (v1.VIEW_UPDATES, v1.path(v1.VIEW_UPDATE, transaction=server.ledger_id)):
+            assert server.get(path).status_code == 401
+
+
+def test_a_part_of_the_journal_comes_in_columns(server: Server) -> None:
+    ids = grown(server, 4)
+    part = columns(server, first=2, end=5)
+    assert (part.transactions, part.first, part.end, part.every) == (5, 2, 5, 1)
+    assert (part.arrivals, part.ids) == ([2, 3, 4], ids[2:])
+    assert part.parents == [[1], [2], [3]]
+    assert part.depth == [2, 3, 4]
+    assert (len(part.authors), part.author, part.server) == (1, [0, 0, 0], [0, 0, 0])
+    assert part.metrics == {"accuracy": [0.1, 0.2, 0.3]}
+    listed = server.get(v1.TRANSACTIONS).json()["items"][2:]
+    assert part.received_at_ms == [each["receipt"]["received_at_ms"] for each in listed]
+
+
+def test_a_long_part_is_shown_by_evenly_spaced_updates(server: Server) -> None:
+    ids = grown(server, 9)
+    part = columns(server, most=4)
+    assert (part.every, part.arrivals) == (3, [0, 3, 6, 9])
+    assert part.ids == ids[::3]
+    assert part.parents == [[], [], [], []]
+
+
+def test_a_metric_that_an_update_does_not_state_is_none(server: Server) -> None:
+    server.publish(parents=[server.ledger_id], model=model(1), metrics={"loss": 0.5})
+    assert columns(server).metrics == {"loss": [None, 0.5]}
+
+
+def test_what_a_page_has_is_not_sent_again_until_something_is_new(server: Server) -> None:
+    first = server.get(v1.VIEW_UPDATES)
+    known = {"if-none-match": first.headers["etag"]}
+    assert server.client.get(v1.VIEW_UPDATES, headers=known).status_code == 304
+    grown(server, 1)
+    after = server.client.get(v1.VIEW_UPDATES, headers=known)
+    assert (after.status_code, after.json()["transactions"]) == (200, 2)
+
+
+def test_there_is_nothing_beyond_the_newest_update(server: Server) -> None:
+    answer = server.client.get(v1.VIEW_UPDATES, params={"first": 1})
+    assert (answer.status_code, answer.json()["type"]) == (410, "/problems/cursor-unknown")
+
+
+@pytest.mark.parametrize("query", [{"first": -1}, {"first": "x"}, {"most": 0}, {"most": 1001}, {"end": 1 << 70}])
+def test_a_part_that_is_none_is_refused(server: Server, query: dict[str, object]) -> None:
+    assert server.client.get(v1.VIEW_UPDATES, params=query).status_code == 422
+
+
+def test_what_was_recorded_of_an_update_is_shown(server: Server) -> None:
+    ids = grown(server, 2)
+    known = v1.UpdateViewOut.model_validate_json(server.get(v1.path(v1.VIEW_UPDATE, transaction=ids[2])).content)
+    assert (known.transaction, known.arrival, known.taint, known.is_withheld) == (ids[2], 2, 0.0, False)
+    assert [(each.transaction, each.share) for each in known.parents] == [(ids[1], 1.0)]
+    lengths = [each.step for each in known.tensors]
+    assert known.step == pytest.approx(sum(length * length for length in lengths) ** 0.5)
+    assert known.step > 0
+
+
+def test_of_genesis_there_is_no_step(server: Server) -> None:
+    known = server.get(v1.path(v1.VIEW_UPDATE, transaction=server.ledger_id)).json()
+    assert (known["step"], known["tensors"], known["parents"]) == (None, [], [])
+
+
+def test_an_update_that_is_not_here_is_not_found(server: Server) -> None:
+    assert server.get(v1.path(v1.VIEW_UPDATE, transaction="0" * 64)).status_code == 404
