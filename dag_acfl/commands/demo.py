@@ -1,11 +1,12 @@
 """``dag-acfl demo``: see it work, in 40 seconds, on this machine."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dag_acfl.commands.trial import KeepServing, Port, require, show
+from dag_acfl.commands.trial import Port, require, show
 
 
 def demo(
@@ -23,7 +24,14 @@ def demo(
     kill_server: Annotated[
         bool, typer.Option("--kill-server", help="kill -9 a server in the middle; start it again later.")
     ] = False,
-    keep_serving: KeepServing = False,
+    keep_serving: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-serving/--no-keep-serving",
+            help="Leave the servers, and the console that shows the ledger, running until Ctrl-C. Default: where a "
+            "person is at the terminal.",
+        ),
+    ] = None,
 ) -> None:
     """Real clients learn together through real servers, each a process, over HTTP on this machine.
 
@@ -31,6 +39,7 @@ def demo(
     and with the same number of epochs: learning alone, FedAvg, and DAG-ACFL. No network needed.
 
     The servers are peers and keep one ledger by gossip; clients are spread over them, and some move in the middle.
+    While they learn, and after it, each server shows the ledger in the browser, under the address that is printed.
 
     Example: dag-acfl demo --seed 1 --out results/demo-1
     """
@@ -52,7 +61,7 @@ def demo(
             out=out,
             servers=servers,
             port=port,
-            keep_serving=keep_serving,
+            keep_serving=sys.stdin.isatty() and sys.stdout.isatty() if keep_serving is None else keep_serving,
             kill_server=kill_server,
             kinds=[f"{angle}°" for angle in demo_client.ANGLES],
         )

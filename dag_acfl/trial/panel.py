@@ -158,10 +158,14 @@ def next_steps(
         ("ledger.dagacfl", "the whole ledger"),
     ):
         grid.add_row(f"  {folder / name}", what)
-    now = f"\nCheck the ledger:\n  dag-acfl ledger verify {shlex.quote(str(folder / 'ledger.dagacfl'))}"
+    bundle = shlex.quote(str(folder / "ledger.dagacfl"))
+    now = f"\nSee the ledger in the browser:\n  dag-acfl ledger view {bundle}"
+    now += f"\nCheck the ledger:\n  dag-acfl ledger verify {bundle}"
     steps = Text()
     if urls:
-        steps.append(f"\nThe ledger is still served on {', '.join(urls)} (Ctrl-C to stop).\n", style="bold")
+        steps.append(
+            f"\nSee who learnt from whom, and why: {urls[0]}/ui/ (still served; Ctrl-C to stop)\n", style="bold"
+        )
     if file is None:
         now += "\nYour own model:\n  dag-acfl client init my_client.py\n  dag-acfl try my_client.py --sites 4"
     else:

@@ -119,7 +119,8 @@ def run_trial(trial: Trial, console: Console) -> None:
             servers.start()
             _heed(interrupted, view)
             pace = f"an update at most every {update_every_s(trial.sites):g} s"
-            view.say(f"starting {trial.sites} clients, each a process, {pace}, on {', '.join(servers.urls)}")
+            where = f"on {', '.join(servers.urls)}; watch them in a browser: {servers.urls[0]}/ui/"
+            view.say(f"starting {trial.sites} clients, each a process, {pace}, {where}")
             clients = Clients(
                 folder / "clients",
                 servers.urls,

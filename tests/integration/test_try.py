@@ -159,7 +159,7 @@ def test_four_sites_of_two_kinds_find_each_other_and_are_served_until_ctrl_c(tmp
             assert said in plain, plain[-3000:]
         for word in ("ledgers equal", "moved from", "server to server"):
             assert word not in plain
-        url = re.search(r"still served on (http://127\.0\.0\.1:\d+)", plain)
+        url = re.search(r"(http://127\.0\.0\.1:\d+)/ui/\s+\(still", plain)
         assert url is not None, plain[-3000:]
         with open_source(url[1]) as source:
             assert len(list(source.transactions())) == 13

@@ -125,12 +125,13 @@ def test_the_next_commands_say_again_what_was_tried_and_nothing_that_is_default(
         return [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("  dag-acfl")]
 
     assert shown({}, 3) == [
+        "dag-acfl ledger view out/ledger.dagacfl",
         "dag-acfl ledger verify out/ledger.dagacfl",
         "dag-acfl ledger init --name pilot --client cnn.py",
         "dag-acfl serve",
         "dag-acfl client run cnn.py --set site=0   # at each other site its own number",
     ]
-    _, ledger, _, client = shown({"width": 64, "data": "my images"}, 5)
+    _, _, ledger, _, client = shown({"width": 64, "data": "my images"}, 5)
     assert ledger == (
         "dag-acfl ledger init --name pilot --client cnn.py --set width=64 --set 'data=my images' --hint epochs=5"
     )
