@@ -28,12 +28,12 @@ class Newest:
         self._graph, self._window_ms = graph, genesis.window_ms
         self._most, self._bounds = genesis.bounds.max_candidates, genesis.bounds
         self._eligible: dict[TxId, Candidate] = {}
-        self._received_ms: dict[TxId, int] = {}
-        self._of_author: dict[AuthorId, TxId] = {}
+        self._of_author: dict[AuthorId, tuple[int, TxId]] = {}
+        """When each one's eligible update was received, and which it is."""
         self._standing: dict[AuthorId, tuple[tuple[PublicKey | None, int], ...]] = {}
         self._rankings: defaultdict[PublicKey | None, list[tuple[int, AuthorId]]] = defaultdict(list)
         """Each member's authors and when it first heard of them: the longest-standing first."""
-        self._ages: list[tuple[int, TxId]] = []  # when an eligible update was received: the oldest first
+        self._ages: list[tuple[int, TxId]] = []  # the same, the oldest first
         self._front: dict[TxId, Candidate] | None = None
 
     @property
@@ -55,11 +55,11 @@ class Newest:
         self._front = None
         held = self._of_author.get(author)
         if held is not None:
-            self._retire(held)
+            self._retire(held[1])
         newest = self._graph.newest_of(author)
         if newest is not None and newest.received_at_ms >= self._oldest_ms and self._can_be_offered(newest):
             self._take(newest)
-        return () if held is None or held in self._eligible else (held,)
+        return () if held is None or held[1] in self._eligible else (held[1],)
 
     @property
     def _oldest_ms(self) -> int:
@@ -75,23 +75,21 @@ class Newest:
     def _take(self, node: Node) -> None:
         author = node.author
         self._eligible[node.id] = Candidate(node.id, author, node.sequence, node.depth)
-        self._received_ms[node.id] = node.received_at_ms
-        self._of_author[author] = node.id
-        self._standing[author] = tuple(self._graph.first_received(author).items())
+        self._of_author[author] = received = node.received_at_ms, node.id
+        self._standing[author] = self._graph.first_received(author)
         for member, since_ms in self._standing[author]:
             insort(self._rankings[member], (since_ms, author))
-        insort(self._ages, (node.received_at_ms, node.id))
+        insort(self._ages, received)
 
     def _retire(self, transaction: TxId) -> bool:
         candidate = self._eligible.pop(transaction, None)
         if candidate is None:
             return False
         author = candidate.author
-        del self._of_author[author]
+        del self._ages[bisect_left(self._ages, self._of_author.pop(author))]
         for member, since_ms in self._standing.pop(author):
             ranking = self._rankings[member]
             del ranking[bisect_left(ranking, (since_ms, author))]
-        del self._ages[bisect_left(self._ages, (self._received_ms.pop(transaction), transaction))]
         return True
 
     def own(self, author: AuthorId) -> TxId | None:
@@ -102,7 +100,8 @@ class Newest:
     def candidates(self, asker: AuthorId | None, *, nearest: Iterable[TxId] | None = None) -> tuple[Candidate, ...]:
         """See ``CandidateRule.candidates``."""
         front = self.front()
-        left_out = None if asker is None else self._of_author.get(asker)
+        own = None if asker is None else self._of_author.get(asker)
+        left_out = None if own is None else own[1]
         if left_out not in front and len(front) > self._most:
             left_out = next(reversed(front))
         if nearest is None or len(front) - (left_out in front) <= self._bounds.max_compared:
@@ -115,7 +114,7 @@ class Newest:
         if len(self._of_author) <= self._most:  # nobody has to be left out
             return self._eligible
         if self._front is None:
-            newest = [self._of_author[author] for author in self._first_in_turn(self._most + 1)]
+            newest = [self._of_author[author][1] for author in self._first_in_turn(self._most + 1)]
             self._front = {each: self._eligible[each] for each in newest}
         return self._front
 

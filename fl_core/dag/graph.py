@@ -11,7 +11,7 @@ import math
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from fl_core.dag.author_list import AuthorList
 from fl_core.dag.figures import Figures, decode_figures
@@ -131,6 +131,10 @@ class NodesInMemory:
         return iter(self._nodes.values())
 
 
+FirstReceived: TypeAlias = tuple[tuple[PublicKey | None, int], ...]
+"""Members, and when each received the first of an author's updates; of most authors one, so no dictionary each."""
+
+
 class Graph:
     """An ancestor-closed set of nodes, growing one node at a time.
 
@@ -149,7 +153,7 @@ class Graph:
         self._count = 1
         self._tips = {genesis.id}
         self._newest: dict[AuthorId, Node] = {}
-        self._first_received: dict[AuthorId, dict[PublicKey | None, int]] = {}
+        self._first_received: dict[AuthorId, FirstReceived] = {}
         self._newest_receipts: dict[PublicKey, int] = {}
         self.members = members
         self._now_ms: int | None = 0
@@ -188,9 +192,9 @@ class Graph:
         if node.issuer is not None and node.received_at_ms > self._newest_receipts.get(node.issuer, -1):
             self._newest_receipts[node.issuer] = node.received_at_ms
             self._now_ms = None
-        received = self._first_received.setdefault(node.author, {})
+        received = dict(self._first_received.get(node.author, ()))
         if node.received_at_ms < received.get(node.issuer, math.inf):
-            received[node.issuer] = node.received_at_ms
+            self._first_received[node.author] = tuple({**received, node.issuer: node.received_at_ms}.items())
         if self._is_beyond(node.author, node.sequence, node.id):
             self._newest[node.author] = node
 
@@ -205,7 +209,7 @@ class Graph:
     def summed_up(self) -> dict[str, Any]:
         """All that it holds besides genesis, as JSON has it: ``resume`` goes on from there."""
         first = {
-            author: {issuer or "": at_ms for issuer, at_ms in received.items()}
+            author: {issuer or "": at_ms for issuer, at_ms in received}
             for author, received in self._first_received.items()
         }
         newest = [node.id for node in self._newest.values()]
@@ -227,7 +231,7 @@ class Graph:
         self._count, self._tips = held["count"], set(held["tips"])
         self._newest = {node.author: node for node in newest}
         self._first_received = {
-            author: {issuer or None: at_ms for issuer, at_ms in received.items()}
+            author: tuple([(issuer or None, at_ms) for issuer, at_ms in received.items()])
             for author, received in held["first"].items()
         }
         self._newest_receipts, self._now_ms = dict(held["times"]), None
@@ -266,7 +270,7 @@ class Graph:
         """Whether one of its own is here, not only of whom it goes on as."""
         return author in self._newest
 
-    def first_received(self, author: AuthorId) -> dict[PublicKey | None, int]:
+    def first_received(self, author: AuthorId) -> FirstReceived:
         """When each member received the first of an author's updates that are here, by its own receipts.
 
         What it has of whom it goes on as counts. None stands for all who are members no more.
@@ -274,11 +278,12 @@ class Graph:
         found: dict[PublicKey | None, int] = {}
         name: AuthorId | None = author
         while name is not None:
-            for issuer, at_ms in self._first_received.get(name, {}).items():
+            for issuer, at_ms in self._first_received.get(name, ()):
                 member = issuer if not self.members or issuer in self.members else None
                 found[member] = min(at_ms, found.get(member, at_ms))
             name = self.author_list.formers.get(name)
-        return found
+        own, pairs = self._first_received.get(author), tuple(found.items())
+        return own if own == pairs else pairs  # of most authors it is the same, which may be kept once
 
     def newest_nodes(self) -> Iterable[Node]:
         """Each author's newest node, in no order."""
