@@ -31,13 +31,14 @@ from ledger_server.http.middleware import RequestMiddleware
 from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import register
 from ledger_server.http.state import ServerState
-from ledger_server.keys import server_key
+from ledger_server.keys import key_file
 from ledger_server.leading import Leading
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer, noted_peers, peers_of, retire_key, retired_keys
 from ledger_server.pruning import DAY_MS, HOUR_MS, AutomaticPruning
 from ledger_server.publishing import LedgerService
 from ledger_server.quotas import Quotas
+from ledger_server.serving_key import claim, serving_key
 from ledger_server.settings import Settings
 from ledger_server.store import open_store_of
 from ledger_server.tokens import FILE, TokenFile
@@ -92,9 +93,9 @@ def create_app(
     tokens = TokenFile(settings.data_dir / FILE, now_ms=clock_ms)
     tokens.records()  # so that a damaged file stops the start
     with ExitStack() as opened:  # closed here if anything below fails, else when the lifespan ends
-        store = open_store_of(settings)
+        store = open_store_of(settings, upgrade=True)
         opened.callback(store.close)
-        own_key = key or server_key(settings)
+        own_key = key or serving_key(store, settings)
         service = LedgerService(
             store,
             key=own_key,
@@ -103,6 +104,7 @@ def create_app(
             quotas=Quotas(per_author=settings.quota.author_updates, per_token=settings.quota.token_updates),
         )
         opened.callback(service.close)
+        claim(store, service.acts, service.public_key, file=key_file(settings))
         state = ServerState(settings, Metrics(build=build(), ledger=service.id), on_drain=[service.listeners.close])
         service.alarms.on_alarm = lambda alarm: state.metrics.alarms.labels(alarm.kind).inc()
         metrics = state.metrics

@@ -8,7 +8,7 @@ from typing import Final
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
-from ledger_server.store.errors import StoreError, StoreUnavailableError
+from ledger_server.store.errors import StoreError, StoreUnavailableError, SupersededError
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -34,6 +34,8 @@ class Following:
         self._under_way: asyncio.Task[None] | None = None
         self._next: asyncio.Task[None] | None = None
         self._thread: CapacityLimiter | None = None
+        self.on_superseded: Callable[[SupersededError], None] = lambda _: None
+        """Called when this process is to end."""
 
     async def now(self) -> None:
         """Return when all that was in the journal at the call is in view.
@@ -62,6 +64,8 @@ class Following:
         while not ending.is_set():
             try:
                 await self.now()
+            except SupersededError as error:
+                self.on_superseded(error)
             except StoreError:
                 pass  # /readyz says it
             except Exception:

@@ -26,8 +26,9 @@ from ledger_server.acts import MemberActs
 from ledger_server.history import JournalNodes
 from ledger_server.model_store import CachedModelStore
 from ledger_server.row_file import RowFile
-from ledger_server.store.errors import StoreUnavailableError
+from ledger_server.store.errors import StoreUnavailableError, SupersededError
 from ledger_server.store.journal import REPLAY_PAGE, Position, Store, StoredTransaction
+from ledger_server.store.schema import head
 
 SUMMED_UP_EVERY: Final = 10_000
 """Updates; at most so many are read when a server starts."""
@@ -87,6 +88,7 @@ class LedgerView:
         self.genesis: Genesis = parse_genesis(document)
         self.store: Store = store
         self.epoch: str = store.epoch()
+        self._server = server
         self.id: TxId = first.id
         self.lock: threading.RLock = threading.RLock()
         self._reading_on: threading.Lock = threading.Lock()
@@ -160,6 +162,7 @@ class LedgerView:
 
         Raises:
             StoreUnavailableError: The journal cannot be read, or somebody put an older one in its place.
+            SupersededError: This process is to end.
         """
         known = len(self.ledger)
         position = self.store.position()
@@ -172,6 +175,7 @@ class LedgerView:
 
     def _take_in(self, position: Position, known: int) -> bool:
         """Read on up to a position that was asked for when so many transactions were known."""
+        self._require_as_started(position)
         if position.length < known:
             raise StoreUnavailableError("the journal is shorter than what this server has read; restart the server")
         is_behind = position.length > known
@@ -179,6 +183,22 @@ class LedgerView:
             with self._reading_on:
                 self.read_on(self._seen)
         return is_behind
+
+    def _require_as_started(self, position: Position) -> None:
+        """See that the database is still what this process was started for.
+
+        Raises:
+            SupersededError: It is not.
+        """
+        if position.revision != head():
+            why = f"it was upgraded to revision {position.revision}, and this process knows {head()}"
+        elif position.epoch != self.epoch:
+            why = "it was put back from a copy (dag-acfl db renew-epoch)"
+        elif self._server is not None and position.server_key not in (None, self._server):
+            why = f"it is served with the key {position.server_key} now, and this process has {self._server}"
+        else:
+            return
+        raise SupersededError("this process serves the database no more", private=why)
 
     def _seen(self, node: Node, transaction: Transaction) -> None:
         """Another process has written an update, which nobody here can read of yet; under the lock."""

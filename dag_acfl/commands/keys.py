@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dag_acfl.commands.options import own_entry, settings_for
+from dag_acfl.commands.options import DataDir, own_entry, settings_for, settings_of_ledger
 
 app: typer.Typer = typer.Typer(
     help="Make and show signing keys (Ed25519).",
@@ -41,6 +41,27 @@ def show(path: Annotated[Path, typer.Argument(help="PEM file with a private key.
     public = public_key_of(load_key(path))
     typer.echo(f"public key  {public}")
     typer.echo(f"author id   {AuthorKind.ED25519.author(public)}")
+
+
+@app.command()
+def replace(*, data_dir: DataDir = None) -> None:
+    """Serve a ledger with the key of its data folder from now on, and not with the one before; made if there is none.
+
+    After `members rotate` it is not needed. Processes that serve it with the former key end; other members must know
+    the new one: see `keys peer`.
+
+    Example: dag-acfl keys replace --data-dir site-b
+    """
+    from fl_core.dag.signature import public_key_of  # noqa: PLC0415
+    from ledger_server.keys import server_key  # noqa: PLC0415
+    from ledger_server.store import open_store_of  # noqa: PLC0415
+
+    settings = settings_of_ledger(data_dir)
+    with open_store_of(settings) as store:
+        own, former = public_key_of(server_key(settings)), store.server_key()
+        while not store.set_server_key(own, former=former):
+            former = store.server_key()
+    typer.echo(f"public key  {own}" + (f", before {former}" if former not in (None, own) else ""))
 
 
 @app.command()

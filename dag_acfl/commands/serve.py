@@ -96,11 +96,11 @@ def serve(
         serve_alone(settings)
         return
     from ledger_server.http.workers import serve_together  # noqa: PLC0415
-    from ledger_server.keys import server_key  # noqa: PLC0415
+    from ledger_server.serving_key import serving_key  # noqa: PLC0415
     from ledger_server.store import open_store_of  # noqa: PLC0415
 
-    server_key(settings)  # once, by one process; and so is the database brought up to date
-    open_store_of(settings).close()
+    with open_store_of(settings, upgrade=True) as store:  # once, by one process
+        serving_key(store, settings)
     serve_together(serve_alone, settings)
 
 
@@ -122,7 +122,17 @@ def serve_alone(
     with place_in(settings.data_dir) as place:  # before anything in it is opened: a server that starts clears up
         with _nothing_collected():
             app = create_app(settings, place=place)
+        superseded: list[Exception] = []
+
+        def end(reason: Exception) -> None:
+            if not superseded:
+                superseded.append(reason)
+                signal.raise_signal(signal.SIGTERM)
+
+        app.state.following.on_superseded = end
         run(app, settings, listening=listening, on_alive=on_alive)
+    for reason in superseded:
+        raise reason
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from ledger_server.settings import Settings
 from ledger_server.store import open_store
 from ledger_server.store.blobs.directory import DirectoryBlobs, sync
 from ledger_server.store.engine import our_errors, parse_url
+from ledger_server.store.errors import SchemaBehindError
 from ledger_server.store.opening import MODELS_FOLDER
 
 DATABASE: Final = "ledger.sqlite3"
@@ -76,6 +77,11 @@ def backup(settings: Settings, target: Path, *, with_key: bool, check: Check | N
                 _copy_file(key_file(settings), draft / KEY_FILE)
             _look_at(draft / DATABASE, draft, check, settings)
             sync(draft)
+        except SchemaBehindError:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise BackupError(
+                "the ledger is an older release's: back it up with that one, or with --no-verify before you upgrade it"
+            ) from None
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
@@ -103,11 +109,13 @@ def restore(settings: Settings, source: Path, *, check: Check | None, progress: 
         settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             copied = _copy(source / DATABASE, source, draft, settings.data_dir, link=False, progress=progress)
-            _look_at(draft, settings.data_dir, check, settings)
+            _look_at(draft, settings.data_dir, check, settings, upgrade=True)
             with closing(_opened(draft)) as restored:
                 # Peers and readers shall see that this journal is not the one that had gone on from here.
                 restored.execute("PRAGMA synchronous=FULL")
                 restored.execute("UPDATE journal SET epoch = randomblob(16)")
+                with suppress(sqlite3.OperationalError):  # of an older release, which noted no key
+                    restored.execute("UPDATE journal SET server_key = NULL")
             if its_key.exists() and settings.server_key is None:  # else it lies where others put it
                 _copy_file(its_key, key)
         except BaseException:
@@ -190,8 +198,8 @@ def _copy_file(source: Path, target: Path, *, link: bool = False) -> None:
     write_private(target, source.read_bytes())
 
 
-def _look_at(database: Path, home: Path, check: Check | None, settings: Settings) -> None:
+def _look_at(database: Path, home: Path, check: Check | None, settings: Settings, *, upgrade: bool = False) -> None:
     if check is not None:
         url = URL.create("sqlite", database=str(database.absolute())).render_as_string()
-        with open_store(url, data_dir=home, s3=settings.blobs.s3) as store:
+        with open_store(url, data_dir=home, s3=settings.blobs.s3, upgrade=upgrade) as store:
             check(StoreSource(store))

@@ -33,6 +33,10 @@ class StoreUnavailableError(StoreError):
     code = "store-unavailable"
 
 
+class SupersededError(StoreUnavailableError):
+    """The database is not any more what this process was started for: it is to end."""
+
+
 class DiskNearlyFullError(StoreUnavailableError):
     """There is no room for so much; there may be for less."""
 

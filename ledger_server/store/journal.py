@@ -60,6 +60,7 @@ from ledger_server.store import acts, pending
 from ledger_server.store.blobs.protocol import BlobStore, MemoryReader, ModelReader
 from ledger_server.store.database import Database
 from ledger_server.store.errors import LedgerExistsError, StoreError, StoreInconsistentError
+from ledger_server.store.schema import REVISION
 from ledger_server.store.tables import (
     HexBytes,
     attachments,
@@ -97,7 +98,9 @@ _STORED = (
     transactions.c.bounded_by,
 )
 _LENGTH = select(func.coalesce(func.max(transactions.c.arrival) + 1, 0))
-_POSITION = select(_LENGTH.scalar_subquery(), journal.c.changes)
+_POSITION = select(
+    _LENGTH.scalar_subquery(), journal.c.changes, journal.c.epoch, journal.c.server_key, REVISION.scalar_subquery()
+)
 _CHANGED = update(journal).values(changes=journal.c.changes + 1)
 _BEFORE = select(
     _LENGTH.scalar_subquery().label("length"),
@@ -248,10 +251,16 @@ class Position(NamedTuple):
     Attributes:
         length: How many transactions it has.
         changes: Another number after acts, checkpoints or erasures.
+        epoch: See ``Store.epoch``.
+        server_key: See ``Store.server_key``.
+        revision: The database's.
     """
 
     length: int
     changes: int
+    epoch: str = ""
+    server_key: PublicKey | None = None
+    revision: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,16 +525,29 @@ class Store:
         return epoch
 
     def renew_epoch(self) -> str:
-        """Draw another epoch, durably: this database was put back from a copy. Not beside a running server.
+        """Draw another epoch, durably: this database was put back from a copy. Processes that serve it end.
+
+        Whose server serves it from here on is open: the key may be lost.
 
         Raises:
             StoreInconsistentError: There is no ledger.
         """
         drawn = secrets.token_hex(16)
         with self.database.writing(durable=True) as connection:
-            if connection.execute(update(journal).values(epoch=drawn)).rowcount != 1:
+            if connection.execute(update(journal).values(epoch=drawn, server_key=None)).rowcount != 1:
                 raise StoreInconsistentError("there is no ledger here yet")
         return drawn
+
+    def server_key(self) -> PublicKey | None:
+        """The public key of the server that serves the ledger; None: none has since it was made or put back."""
+        key: PublicKey | None = self._scalar(select(journal.c.server_key))
+        return key
+
+    def set_server_key(self, key: PublicKey, *, former: PublicKey | None) -> bool:
+        """Note whose server serves the ledger, durably; False, and nothing is changed, where it is not the former's."""
+        change = update(journal).where(journal.c.server_key.is_not_distinct_from(former)).values(server_key=key)
+        with self.database.writing(durable=True) as connection:
+            return connection.execute(change).rowcount == 1
 
     def length(self) -> int:
         return int(self._scalar(_LENGTH))

@@ -15,7 +15,7 @@ from ledger_server.store.database import Database
 from ledger_server.store.engine import make_engine, our_errors, parse_url, prepare_folder, show_url
 from ledger_server.store.errors import StoreInconsistentError, StoreLocationError
 from ledger_server.store.journal import Store
-from ledger_server.store.schema import require_current, upgrade_engine
+from ledger_server.store.schema import current_of, require_current, upgrade_engine
 from ledger_server.store.tables import journal
 
 BlobPlace: TypeAlias = Literal["database", "directory", "s3"]
@@ -30,8 +30,9 @@ def open_store(
     blobs: BlobPlace | None = None,
     s3: S3Address | None = None,
     min_free_bytes: int = 0,
+    upgrade: bool = False,
 ) -> Store:
-    """The journal at ``database_url``; a new SQLite file is made, an older one brought up to date.
+    """The journal at ``database_url``; a new SQLite file is made.
 
     Args:
         database_url: ``sqlite:///…`` or ``postgresql+psycopg://…``; never shown in a message.
@@ -40,25 +41,28 @@ def open_store(
             genesis; another one is refused.
         s3: The bucket, where models lie in one.
         min_free_bytes: What publications leave free on the disk.
+        upgrade: Whether an older SQLite file is brought up to date.
 
     Raises:
         StoreLocationError: A wrong URL, a folder that cannot be written, a file or database of another program; models
             that are not where the ledger has them, or are another ledger's; a bucket that cannot be used.
         StoreUnavailableError: The database does not answer, or S3 does not, or the disk fails.
-        SchemaBehindError: PostgreSQL's tables are older than this program, or not there yet.
+        SchemaBehindError: The tables are older than this program, or PostgreSQL's are not there yet.
         SchemaAheadError: The tables were made by a newer program.
     """
     url = parse_url(database_url)
     prepare_folder(url, data_dir)
     engine = make_engine(url)
     try:
-        if url.get_backend_name() == "sqlite":
+        is_sqlite = url.get_backend_name() == "sqlite"
+        if is_sqlite and (upgrade or current_of(engine) is None):
             upgrade_engine(engine)
+        else:
+            require_current(engine)
+        if is_sqlite:
             # The connection that has just read made the log, and SQLite ignores a sync of the log's folder that fails.
             with our_errors("the database's folder cannot be synced"):
                 sync(Path(str(url.database)).parent)
-        else:
-            require_current(engine)
         database = Database(engine, data_dir=data_dir, min_free_bytes=min_free_bytes)
         return _open(database, data_dir / MODELS_FOLDER, blobs, s3)
     except StoreInconsistentError as error:
@@ -103,7 +107,7 @@ def _open(database: Database, folder: Path, blobs: BlobPlace | None, s3: S3Addre
     return Store(database, models, place=place)
 
 
-def open_store_of(settings: Settings) -> Store:
+def open_store_of(settings: Settings, *, upgrade: bool = False) -> Store:
     """The journal that ``serve`` would serve with these settings; as ``open_store``."""
     return open_store(
         settings.resolved_database_url,
@@ -111,4 +115,5 @@ def open_store_of(settings: Settings) -> Store:
         blobs=settings.blobs.store,
         s3=settings.blobs.s3,
         min_free_bytes=settings.min_free_bytes,
+        upgrade=upgrade,
     )

@@ -1,8 +1,9 @@
 """Which revision a database has, which one this program wants, and the way from one to the other.
 
 The steps are Alembic's, in ``migrations/`` of a checkout or ``ledger_server/_migrations`` of an installed wheel;
-they are data to this package, never imported by it. SQLite is brought up to date when it is opened (one file, one
-server, nobody else to ask); PostgreSQL only by ``dag-acfl db upgrade``, at a time that its operator chooses.
+they are data to this package, never imported by it. SQLite is brought up to date when it is served (one file, one
+server, nobody else to ask); PostgreSQL only by ``dag-acfl db upgrade``, at a time that its operator chooses. Whoever
+only reads, or is a command beside the server, never does.
 """
 
 from contextlib import suppress
@@ -17,6 +18,8 @@ from ledger_server.store.engine import make_engine, our_errors, parse_url, readi
 from ledger_server.store.errors import SchemaAheadError, SchemaBehindError, StoreLocationError
 
 VERSION_TABLE: Final = "alembic_version"
+REVISION: Final = select(column("version_num", String)).select_from(table(VERSION_TABLE))
+"""The statement that asks for a database's revision."""
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 
@@ -62,8 +65,7 @@ def current_of(engine: Engine) -> str | None:
     with our_errors(f"{show_url(engine.url)} cannot be opened"), reading(engine) as connection:
         names = sorted(inspect(connection).get_table_names())
         if VERSION_TABLE in names:
-            version = select(column("version_num", String)).select_from(table(VERSION_TABLE))
-            return connection.execute(version).scalar_one_or_none()
+            return connection.execute(REVISION).scalar_one_or_none()
     if names:
         raise StoreLocationError(
             f"{show_url(engine.url)} holds other tables ({', '.join(names[:3])}, …); "
@@ -87,8 +89,9 @@ def require_current(engine: Engine) -> None:
             f"{show_url(engine.url)} has revision {found}, which this program does not know (its newest is {head()}); "
             "use the newer dag-acfl that made it"
         )
-    what = "has no tables yet" if found is None else f"has revision {found}, this program wants {head()}"
-    raise SchemaBehindError(f"{show_url(engine.url)} {what}; run: dag-acfl db upgrade")
+    older = f"has revision {found}, this program wants {head()}; stop what serves it, then"
+    what = "has no tables yet;" if found is None else older
+    raise SchemaBehindError(f"{show_url(engine.url)} {what} run: dag-acfl db upgrade")
 
 
 def upgrade(database_url: str) -> None:

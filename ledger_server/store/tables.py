@@ -86,6 +86,8 @@ journal: Table = Table(
     Column("models", String(16), nullable=False),
     # Grows with what else processes that serve the ledger keep in memory: acts, checkpoints, and models until erased.
     Column("changes", BigInteger, nullable=False, server_default=text("0")),
+    # The public key of the server that serves it; null: it has not been served, or not since it was put back.
+    _hex("server_key", nullable=True),
     CheckConstraint("number = 1", name="one_row"),
     _long("epoch", 16),
     _long("id", 16),

@@ -119,7 +119,9 @@ def test_servers_that_start_at_once_upgrade_once(empty_url: str) -> None:
     assert schema.current(empty_url) == schema.head()
 
 
-def test_sqlite_is_upgraded_when_it_is_opened_and_postgresql_names_the_command(empty_url: str, tmp_path: Path) -> None:
+def test_tables_are_made_in_a_new_sqlite_file_and_for_postgresql_the_command_is_named(
+    empty_url: str, tmp_path: Path
+) -> None:
     if make_url(empty_url).get_backend_name() == "sqlite":
         open_store(empty_url, data_dir=tmp_path).close()
         assert schema.current(empty_url) == schema.head()
@@ -127,6 +129,21 @@ def test_sqlite_is_upgraded_when_it_is_opened_and_postgresql_names_the_command(e
         with pytest.raises(SchemaBehindError, match="has no tables yet; run: dag-acfl db upgrade"):
             open_store(empty_url, data_dir=tmp_path)
         assert schema.current(empty_url) is None
+
+
+def test_an_older_database_is_upgraded_by_who_serves_it_and_by_nobody_else(database_url: str, tmp_path: Path) -> None:
+    engine = make_engine(parse_url(database_url))
+    older = schema._revisions()[-2]
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE journal DROP COLUMN server_key"))
+        connection.execute(text(f"UPDATE alembic_version SET version_num = '{older}'"))
+    with pytest.raises(SchemaBehindError, match=f"revision {older}, .* run: dag-acfl db upgrade"):
+        open_store(database_url, data_dir=tmp_path)
+    assert schema.current(database_url) == older
+    if engine.dialect.name == "sqlite":
+        open_store(database_url, data_dir=tmp_path, upgrade=True).close()
+        assert schema.current(database_url) == schema.head()
+    engine.dispose()
 
 
 def test_a_database_of_a_newer_program_is_refused_untouched(database_url: str, tmp_path: Path) -> None:

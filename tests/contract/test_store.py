@@ -253,7 +253,8 @@ def test_a_row_says_how_deep_a_transaction_lies_and_what_bounds_its_step(
             connection.execute(text(f"DROP INDEX ix_transactions_{name}"))
         for name in ("depth", "bounded_by"):
             connection.execute(text(f"ALTER TABLE transactions DROP COLUMN {name}"))
-        connection.execute(text("ALTER TABLE journal DROP COLUMN changes"))
+        for name in ("changes", "server_key"):
+            connection.execute(text(f"ALTER TABLE journal DROP COLUMN {name}"))
         connection.execute(text("DROP INDEX ix_models_base"))
         for name in ("base", "packed_size"):
             connection.execute(text(f"ALTER TABLE models DROP COLUMN {name}"))

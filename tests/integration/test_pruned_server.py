@@ -123,7 +123,7 @@ def test_the_sdk_raises_the_error_of_that_name_and_verifies_over_http(
 ) -> None:
     assert main(["ledger", "prune", "--keep-days", "0", "--data-dir", str(folder)]) == 0
     settings = load_settings(data_dir=folder)
-    with run_app(create_app(settings), settings) as live:
+    with run_app(create_app(settings, key=ISSUER), settings) as live:
         with LedgerClient(live.url) as client, pytest.raises(ModelPrunedError) as refused:
             client.download(LOST[0])
         assert refused.value.digest == LOST[0]
@@ -204,7 +204,7 @@ def rows(configured_database: str, tmp_path: Path) -> Path:
 
 def test_compacting_gives_the_space_back_beside_a_server(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = load_settings(data_dir=rows)
-    with run_app(create_app(settings), settings) as live:
+    with run_app(create_app(settings, key=ISSUER), settings) as live:
         done = report("--keep-days", "0", "--compact", folder=rows, capsys=capsys)
         assert done["models"] == 11
         assert done["storage_bytes_before"] - done["storage_bytes"] > 10 * 100_000
@@ -214,7 +214,7 @@ def test_compacting_gives_the_space_back_beside_a_server(rows: Path, capsys: pyt
 
 def test_pruning_beside_a_server_takes_no_room(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = load_settings(data_dir=rows)
-    with run_app(create_app(settings), settings):
+    with run_app(create_app(settings, key=ISSUER), settings):
         done = report("--keep-days", "0", folder=rows, capsys=capsys)
     assert done["models"] == 11
     assert done["storage_bytes"] <= done["storage_bytes_before"]
