@@ -8,6 +8,9 @@ whose candidate rule or aggregator this version does not know.
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from typing import Final
+
+from cachetools import LRUCache
 
 from fl_core.dag.admission import NORM_SLACK, check_header, check_norm, check_sequence
 from fl_core.dag.figures import Figures
@@ -18,6 +21,9 @@ from fl_core.dag.steps import NO_STEP_BOUND, StepBound, check_step, step_bound
 from fl_core.dag.transaction import Header, Kind, Transaction
 from fl_core.errors import GenesisError
 from fl_core.types import AuthorId, TxId
+
+_STEP_BOUNDS: Final = 256
+"""Sets of parents whose bound is remembered: it is asked for five times between a selection and its publication."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,7 @@ class Ledger:
         members = frozenset(member.key for member in genesis.members)
         self.graph: Graph = Graph(first, nodes=nodes, members=members)
         self._beside: Mapping[TxId, Node] = {}
+        self._step_bounds: LRUCache[tuple[TxId, ...], StepBound] = LRUCache(_STEP_BOUNDS)
 
     def __len__(self) -> int:
         return len(self.graph)
@@ -133,9 +140,15 @@ class Ledger:
         bounds = self.genesis.bounds
         if not bounds.limit_steps:
             return NO_STEP_BOUND
-        nodes = self._nodes(bounded_by(self._nodes(parents), author))
-        num_tensors = len(self.genesis.layout.tensors)
-        return step_bound(nodes, genesis_norm=self.graph.genesis.figures.norm, num_tensors=num_tensors, bounds=bounds)
+        by = bounded_by(self._nodes(parents), author)
+        bound = None if self._beside else self._step_bounds.get(by)
+        if bound is None:
+            nodes, genesis_norm = self._nodes(by), self.graph.genesis.figures.norm
+            num_tensors = len(self.genesis.layout.tensors)
+            bound = step_bound(nodes, genesis_norm=genesis_norm, num_tensors=num_tensors, bounds=bounds)
+            if not self._beside and len(nodes) == len(by):  # what is recorded of an update never changes
+                self._step_bounds[by] = bound
+        return bound
 
     def _nodes(self, transactions: Sequence[TxId]) -> list[Node]:
         found = [self._get(each) for each in transactions]

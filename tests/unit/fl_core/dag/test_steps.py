@@ -154,3 +154,14 @@ def test_a_shortened_step_is_nearly_as_long_as_allowed() -> None:
     average = np.zeros(1000, np.float32)
     kept = shortened(np.ones(1000, np.float32), average, StepBound(1.0), layout=layout)
     assert 0.99 < step_from(average, kept, layout=layout).norm <= 1
+
+
+def test_what_is_only_about_to_come_in_bounds_nothing_afterwards() -> None:
+    tiny = ledger_with()
+    first = put(tiny, "ann", [tiny.genesis_id], 1.0)
+    node = tiny.ledger.graph.get(first)
+    assert node is not None
+    longer = replace(node, recorded=Figures(3.0, Step(2.0, (2.0,))).pack())
+    assert tiny.ledger.beside({first: longer}).step_bound(tiny.author("bob"), [first]).norm == 8
+    assert longest(tiny, "bob", first) == longest(tiny, "bob", first) == 4
+    assert tiny.ledger.beside({first: longer}).step_bound(tiny.author("bob"), [first]).norm == 8
