@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 from fl_core.models import Buffer
 from fl_core.types import Digest
 from fl_core.wire import v1
-from ledger_server.api.dependencies import HexPath, LatelyDep, ServerDep
+from ledger_server.api.dependencies import HexPath, server_of, service_lately
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.model_response import bytes_response
 from ledger_server.http.access import Access, requires
@@ -37,13 +37,12 @@ MODEL_ANSWERS = {
 async def get_model(
     digest: HexPath,
     request: Request,
-    service: LatelyDep,
-    server: ServerDep,
     *,
     redirect: Annotated[bool, Query(description="Whether a redirect to the server's bucket will do.")] = False,
 ) -> Response:
     """The safetensors bytes that hash to ``digest``: a transaction's model, or an aggregate."""
-    may_redirect = redirect and server.settings.blobs.redirect and request.method == "GET"
+    service = service_lately(request)
+    may_redirect = redirect and request.method == "GET" and server_of(request).settings.blobs.redirect
     if may_redirect and "if-none-match" not in request.headers:
         link = await in_worker(service.store.link, Digest(digest))
         if link is not None:  # not an average, which lies in no bucket

@@ -1,6 +1,7 @@
 """Bodies as messages: JSON, read strictly, and the form of a publication."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, TypeVar
 
 from fastapi import Request
@@ -81,11 +82,11 @@ class _Part:
     headers: dict[bytes, bytes] = field(default_factory=dict)
     data: Buffer = b""
 
-    @property
+    @cached_property
     def name(self) -> bytes | None:
         return parse_options_header(self.headers.get(b"content-disposition"))[1].get(b"name")
 
-    @property
+    @cached_property
     def media_type(self) -> str:
         return self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
 

@@ -10,7 +10,16 @@ from fl_core.dag.author import AuthorKind, shown_author, split_author
 from fl_core.dag.signature import Role, verify
 from fl_core.types import AuthorId, Digest, PublicKey, TxId
 from fl_core.wire import v1
-from ledger_server.api.dependencies import Brief, GossipDep, HexPath, ServerDep, ServiceDep, measured, run_with_peers
+from ledger_server.api.dependencies import (
+    Brief,
+    HexPath,
+    ServiceDep,
+    gossip_of,
+    measured,
+    run_with_peers,
+    server_of,
+    service_now,
+)
 from ledger_server.api.documentation import named, problems
 from ledger_server.api.json_response import answer
 from ledger_server.api.parsing import UPLOAD_SLACK, json_body
@@ -48,13 +57,12 @@ _REQUEST_BODY: dict[str, Any] = {
     summary="Select models and get their average",
 )
 @requires(Access.WRITE)
-async def select(
-    request: Request, service: ServiceDep, server: ServerDep, gossip: GossipDep, *, brief: Brief = False
-) -> Response:
+async def select(request: Request, *, brief: Brief = False) -> Response:
     """Send ``{"transaction": "<id>"}``; a client that has not published yet sends its model instead.
 
     The answer names the updates to approve and the digest of their average ([DAG-ACFL Alg. 1], steps 1 to 3).
     """
+    service, server = await service_now(request), server_of(request)
     kind = media_type(request)
     if kind == "application/json":
         asked = await json_body(request, v1.SelectRequest)
@@ -69,7 +77,7 @@ async def select(
             headers={"accept-post": f"application/json, {v1.MODEL_MEDIA_TYPE}"},
         )
     with measured(server.metrics.selections, server.metrics.selection_s) as outcome:
-        record, created = await run_with_peers(work, gossip=gossip, request=request)
+        record, created = await run_with_peers(work, gossip=gossip_of(request), request=request)
         outcome(created)
     evidence = record.evidence
     server.metrics.aggregates.labels(evidence.selection.source).inc()

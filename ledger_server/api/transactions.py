@@ -16,13 +16,13 @@ from ledger_server.api.dependencies import (
     MAX_PAGE,
     Brief,
     Cursors,
-    GossipDep,
     HexPath,
-    LatelyDep,
-    ServerDep,
     ServiceDep,
+    gossip_of,
     measured,
     run_with_peers,
+    server_of,
+    service_lately,
 )
 from ledger_server.api.documentation import binary, named, problems
 from ledger_server.api.json_response import answer
@@ -71,13 +71,12 @@ _REQUEST_BODY: dict[str, Any] = {
     summary="Publish a trained model",
 )
 @requires(Access.WRITE)
-async def publish(
-    request: Request, service: LatelyDep, server: ServerDep, gossip: GossipDep, *, brief: Brief = False
-) -> Response:
+async def publish(request: Request, *, brief: Brief = False) -> Response:
     """Two parts: ``transaction`` (JSON) and ``model`` (safetensors, or coded). Acknowledged only once it is durable.
 
     Publishing the same bytes again is answered 200 with the same transaction.
     """
+    service, server = service_lately(request), server_of(request)
     asked, model, is_coded = await publication_form(request, model_bytes=service.genesis.layout.nbytes)
     if is_coded:
         hold(request.scope, service.genesis.layout.nbytes)
@@ -89,7 +88,7 @@ async def publish(
             token.check_author(author, service.acts.authors)
         by = None if token is None else token.id
         work = partial(service.publish, publication, model, is_coded=is_coded, forwarded=forwarded, token=by)
-        published = await run_with_peers(work, gossip=gossip, request=request)
+        published = await run_with_peers(work, gossip=gossip_of(request), request=request)
         outcome(published.created)
     transaction = published.view.stored.transaction
     name_update(request.scope, transaction.id, transaction.header.author)
