@@ -111,6 +111,8 @@ def escape(text: str, *, multiline: bool = False) -> str:
 
     Line breaks and tabs too, unless ``multiline``.
     """
+    if text.isprintable():  # nearly all
+        return text
     text = _CONTROLS.sub(_as_escape, text)
     return text if multiline else _LINE_BREAKS.sub(_as_escape, text)
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial, wraps
+from functools import lru_cache, partial, wraps
 from inspect import iscoroutinefunction
 from typing import Annotated, Final
 from urllib.parse import urlsplit
@@ -192,6 +192,9 @@ class RequestGuard:
         now_s: Callable[[], float],
     ) -> None:
         self._server, self._tokens, self._peers, self._now_s = server, tokens, peers, now_s
+        settings = server.settings
+        self._is_for_here = not (settings.is_reached_by_others or settings.public)
+        """Whether programs of this machine alone may ask."""
         self._rules = {
             route.endpoint: _Rule(
                 access_of(route),
@@ -228,9 +231,9 @@ class RequestGuard:
 
         Such a page reaches the server by a name of its own that leads to 127.0.0.1 (DNS rebinding), or by a form.
         """
-        settings = self._server.settings
-        if settings.is_reached_by_others or settings.public:
+        if not self._is_for_here:
             return
+        settings = self._server.settings
         places = [f"//{host}" for host in request.headers.getlist("host")]
         places += [origin for origin in request.headers.getlist("origin") if origin not in settings.cors_origins]
         if not all(map(_is_here, places)):
@@ -303,6 +306,7 @@ def _scope_required(access: Access, required_for: Collection[Guarded]) -> TokenS
     return None
 
 
+@lru_cache(64)  # programs of this machine say the same again and again
 def _is_here(place: str) -> bool:
     """Whether the host of a URL can only be this machine."""
     try:

@@ -176,13 +176,22 @@ class LimitedConnection(HttpToolsProtocol):
         if not linger_s:
             self.transport.close()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether uvicorn would wait for the client before it writes more."""
+        return self.flow.write_paused
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all that was written has left."""
+        return not self.transport.get_write_buffer_size()
+
     async def drained(self) -> None:
-        """Wait until all that was written has left; uvicorn itself waits only before it writes more."""
-        if self.transport.get_write_buffer_size():
-            self.transport.set_write_buffer_limits(high=0)
-            await self.flow.drain()
-            if not self.transport.is_closing():
-                self.transport.set_write_buffer_limits()
+        """Wait until it has; uvicorn itself waits only before it writes more."""
+        self.transport.set_write_buffer_limits(high=0)
+        await self.flow.drain()
+        if not self.transport.is_closing():
+            self.transport.set_write_buffer_limits()
 
 
 class TimedExchange:
@@ -269,12 +278,18 @@ class TimedExchange:
             message = {"type": "http.response.body", "body": b""}
         self.started = True
         try:  # uvicorn takes a message only once most of the one before has left
-            await self._timed(self._send(message), self._handed_over)
+            if self._connection is None or self._connection.is_behind:
+                await self._timed(self._send(message), self._handed_over)
+            else:  # it does not wait, and a clock for each message would cost more than the message
+                taken_s = self._handed_over / self._server.settings.http.min_bytes_per_s
+                self._behind_s = max(0.0, self._behind_s - taken_s)
+                await self._send(message)
             self._handed_over = len(message.get("body", b""))
             self.bytes_out += self._handed_over
             if is_last and self._connection is not None:
                 self.close()  # the next head on this connection has a clock of its own
-                await self._timed(self._connection.drained(), self._handed_over)
+                if not self._connection.is_drained:
+                    await self._timed(self._connection.drained(), self._handed_over)
         except TimeoutError:
             if self._connection is not None:
                 self._connection.transport.abort()
