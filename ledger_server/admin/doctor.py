@@ -10,6 +10,7 @@ import json
 import math
 import shutil
 import socket
+import ssl
 import sys
 import tempfile
 import time
@@ -208,7 +209,9 @@ def check_server(url: str | None) -> Check:
         return Check("server", "fail", f"{url} answers {error.code}{_detail(error)}", "its log has more")
     except (OSError, ValueError, LookupError, TypeError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
-        return Check("server", "fail", f"{url} does not answer ({reason})", "start it with: dag-acfl serve")
+        is_strange = isinstance(reason, ssl.SSLError)
+        fix = "name its authority's PEM in SSL_CERT_FILE" if is_strange else "start it with: dag-acfl serve"
+        return Check("server", "fail", f"{url} does not answer ({reason})", fix)
     ahead = ours - email.utils.parsedate_to_datetime(stamp).timestamp() if stamp else 0.0
     if abs(ahead) > WINDOW_S:  # peers refuse what is signed further off
         return Check("server", "fail", f"this clock is {ahead:+.0f} s off {url}'s", "set the clock, e.g. by NTP")

@@ -19,6 +19,7 @@ from ledger_server.admin import doctor
 from ledger_server.app import create_app
 from ledger_server.settings import Settings, load_settings
 from tests.builders import ISSUER, START, key_from_seed, model
+from tests.certificates import Authority
 from tests.live import Live, eventually, free_ports, run_app
 from tests.serving import NOW_MS, prepare, secret_for, serving
 
@@ -206,6 +207,15 @@ def test_the_doctor_names_what_a_server_runs(tmp_path: Path, sqlite_url: str) ->
         check = doctor.check_server(live.url)
     assert (check.state, check.fix) == ("ok", "")
     assert "{version}, commit {commit}".format_map(build()) in check.message
+
+
+def test_the_doctor_says_how_to_believe_a_private_authority(tmp_path: Path, sqlite_url: str) -> None:
+    tls = Authority(tmp_path / "tls").issue("server")
+    prepare(sqlite_url, tmp_path)
+    settings = load_settings(data_dir=tmp_path, database_url=sqlite_url, port=0, tls=tls)
+    with run_app(create_app(settings, key=ISSUER), settings) as live:
+        check = doctor.check_server(live.url)
+    assert (check.state, check.fix) == ("fail", "name its authority's PEM in SSL_CERT_FILE")
 
 
 @pytest.mark.parametrize(
