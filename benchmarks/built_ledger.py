@@ -29,7 +29,7 @@ from ledger_server.founding import create_ledger
 from ledger_server.publishing import LedgerService
 from ledger_server.store import open_store
 from ledger_server.store.engine import make_engine, parse_url, writing
-from ledger_server.store.journal import StoredTransaction
+from ledger_server.store.stored import StoredTransaction
 from ledger_server.store.tables import transactions as transaction_rows
 
 DIMENSIONS = 20_000

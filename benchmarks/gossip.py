@@ -45,7 +45,8 @@ from our_server import COMMAND, STOP_TIMEOUT_S, TENTH_MODEL_VALUES, cpu_s, liste
 from fl_core.models import Buffer
 from fl_core.wire import v1
 from ledger_server.store import open_store
-from ledger_server.store.journal import Entry, StoredTransaction
+from ledger_server.store.appending import Entry
+from ledger_server.store.stored import StoredTransaction
 
 VALUES = {"0.1 MB": TENTH_MODEL_VALUES, "0.4 MB": harness.SMALL_MODEL_VALUES, "13 MB": harness.LARGE_MODEL_VALUES}
 VISIBLE_REPEATS = 100

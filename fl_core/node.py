@@ -307,7 +307,7 @@ class LedgerNode:
         return answer
 
     def restore(self, node: Node) -> None:
-        """Add the next update of a journal of this ledger, where it was admitted: no rule is asked again."""
+        """Add an update of which every rule was asked already, as of those in this ledger's journal."""
         self._add(node)
 
     def go_by(self, effect: Effect, authors: AuthorList, quarantine: Quarantine = NO_QUARANTINE) -> None:

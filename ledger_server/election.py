@@ -125,7 +125,7 @@ class SessionElection(Election):
             raise
 
     def _open(self) -> Connection:
-        session = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        session = self._database.engine.connect()
         self._driver = session.connection.driver_connection  # which a session that is lost would leave open
         session.detach()  # the pool would hand it to others, or take it away
         with suppress(DBAPIError):  # before PostgreSQL 14 a machine that is lost is noticed by TCP alone

@@ -8,7 +8,8 @@ from fl_core.dag.genesis import Genesis, check_supported
 from fl_core.dag.transaction import Transaction
 from fl_core.models import Buffer, check_model, model_norm
 from fl_core.types import digest_of
-from ledger_server.store.journal import Store, StoredTransaction
+from ledger_server.store.journal import Store
+from ledger_server.store.stored import StoredTransaction
 
 
 def create_ledger(store: Store, genesis: Genesis, model: Buffer, *, key: Ed25519PrivateKey, now_ms: int) -> Transaction:

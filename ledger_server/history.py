@@ -1,6 +1,7 @@
 """All updates of a served ledger by id: those asked for lately from memory, older ones from the journal."""
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final
@@ -26,29 +27,33 @@ class JournalNodes:
 
     def __init__(self, store: Store, *, remembered: int = REMEMBERED) -> None:
         self._store, self._count = store, 1  # genesis, which its graph holds
-        self._lately: LRUCache[TxId, Node] = LRUCache(remembered)
+        self._remembered = remembered
+        # By age and not by use: what is looked up twenty times for each publication is better looked up quickly.
+        self._lately: OrderedDict[TxId, Node] = OrderedDict()
         self._absent: LRUCache[TxId, None] = LRUCache(remembered)
         """Looked for and not found; gossip asks for what has just been announced again and again."""
         self._lock = threading.Lock()
 
     def add(self, node: Node) -> None:
         with self._lock:
-            self._lately[node.id] = node
+            self._remember([node])
             self._absent.pop(node.id, None)
             self._count += 1
+
+    def _remember(self, nodes: Iterable[Node]) -> None:
+        self._lately.update((node.id, node) for node in nodes)
+        while len(self._lately) > self._remembered:
+            self._lately.popitem(last=False)
 
     def resume(self, count: int, newest: Iterable[Node]) -> None:
         """Go on as if the first ``count`` of the journal had been added, these among them."""
         self._count = count
         with self._lock:
-            self._lately.update((node.id, node) for node in newest)
+            self._remember(newest)
 
     def get(self, transaction: TxId) -> Node | None:
-        with self._lock:
-            node, is_absent = self._lately.get(transaction), transaction in self._absent
-        if node is None and not is_absent:
-            node = self.read([transaction]).get(transaction)
-        return node
+        node = self._lately.get(transaction)
+        return self.read([transaction]).get(transaction) if node is None else node
 
     def read(self, transactions: Iterable[TxId]) -> dict[TxId, Node]:
         """Those of them that are not in memory, by one query; then they are."""
@@ -58,7 +63,7 @@ class JournalNodes:
         stored = self._store.transactions(lacking) if lacking else ()
         found = {node.id: node for node in (each.node for each in stored if each.arrival < self._count)}
         with self._lock:
-            self._lately.update(found)
+            self._remember(found.values())
             if count == self._count:  # else one may have been added meanwhile
                 self._absent.update((each, None) for each in lacking if each not in found)
         return found

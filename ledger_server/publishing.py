@@ -58,9 +58,11 @@ from ledger_server.pending_selections import PendingSelections, SelectionRecord
 from ledger_server.quotas import Quotas
 from ledger_server.reading import LedgerView, TransactionView
 from ledger_server.selecting import ForwardedEvidence, SelectionService
+from ledger_server.store.appending import Entry
 from ledger_server.store.engine import LOG_BYTES
 from ledger_server.store.errors import StoreError, StoreInconsistentError, StoreUnavailableError
-from ledger_server.store.journal import Entry, Store, StoredTransaction
+from ledger_server.store.journal import Store
+from ledger_server.store.stored import StoredTransaction
 from ledger_server.windows import Windows
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -88,7 +90,7 @@ class _Arrival:
 
     Attributes:
         issue: Asks the rules again when its turn has come, given what is written with it and stands before it; None: it
-            is here already. Raises what they say.
+            is here already. Gives its place in the DAG, too. Raises what they say.
         author: Whose it is.
         model: Its file; None where nobody has it.
         compared: What is compared of its model, shape ``(d,)``.
@@ -98,7 +100,7 @@ class _Arrival:
         context: Of the thread that brought it: its trace, and the request that log lines name.
     """
 
-    issue: Callable[[Collection[TxId]], Transaction | None]
+    issue: Callable[[Collection[TxId]], tuple[Transaction, Node] | None]
     author: AuthorId
     model: Buffer | None
     compared: Vector32 | None
@@ -269,18 +271,19 @@ class LedgerService(LedgerView):
             self.store.prepare_model(digest, model)
             attachment = None if record is None else record.encoded
 
-            def issue(_: Collection[TxId]) -> Transaction | None:
+            def issue(_: Collection[TxId]) -> tuple[Transaction, Node] | None:
                 nonlocal draft
                 draft = self._prepare(publication, facts, record, verified=draft.unsigned.id)
                 if draft.is_known:
                     return None
-                return draft.unsigned.issue(
+                transaction = draft.unsigned.issue(
                     self._key,
                     author_signature=publication.signature,
                     # A clock that was set back makes nothing old.
                     received_at_ms=max(self._now_ms(), self.ledger.graph.now_ms),
                     members_version=self.acts.effect.members_version,
                 )
+                return transaction, draft.node.received(transaction.receipt)
 
             arrival = _Arrival(
                 issue=issue,
@@ -410,13 +413,13 @@ class LedgerService(LedgerView):
         if vector is not None and header.author not in self.acts.quarantine.erased:
             beside.vectors[header.model_digest] = vector
 
-        def issue(issued: Collection[TxId]) -> Transaction | None:
+        def issue(issued: Collection[TxId]) -> tuple[Transaction, Node] | None:
             if self.ledger.graph.find(transaction.id, header) is not None:
                 return None
             self._require_parents(together, issued)  # those that were visible still are
             if header.author in self.acts.quarantine.erased:
                 arrival.model = arrival.compared = None
-            return transaction
+            return transaction, answer.node
 
         arrival = _Arrival(
             issue=issue,
@@ -470,35 +473,35 @@ class LedgerService(LedgerView):
         who stores acts holds theirs and waits for the writer's lock.
         """
         outcomes: list[StoredTransaction | DagAcflError | None] = []
-        stored: list[tuple[_Arrival, StoredTransaction]] = []
+        stored: list[tuple[_Arrival, StoredTransaction, Node]] = []
         issued: set[TxId] = set()
         nbytes = sum(len(each.model) for each in batch if each.model is not None)
         with ExitStack() as until_shown:
-            with self.store.appending(nbytes) as append:
-                known, position = len(self.ledger), self.store.position()
-                if position.changes != self._changes:
+            with self.store.appending(nbytes) as journal:
+                if journal.position.changes != self._changes:
                     return None
-                self._take_in(position, known)
+                self._take_in(journal.position, len(self.ledger))
                 arrivals, now_ms = count(len(self.ledger)), self._now_ms()
                 for each in batch:
                     try:
-                        transaction = each.issue(issued)
+                        answer = each.issue(issued)
                     except DagAcflError as error:
                         outcomes.append(error)
                         continue
-                    if transaction is None:
+                    if answer is None:
                         outcomes.append(None)
                         continue
+                    transaction, node = answer
                     issued.add(transaction.id)
                     new = StoredTransaction(next(arrivals), transaction, each.figures.encode(), now_ms)
                     outcomes.append(new)
-                    stored.append((each, new))
+                    stored.append((each, new, node))
                 # Who follows the journal would take what is committed for another's, before it is shown here.
                 until_shown.enter_context(self._reading_on)
-                if stored and not append([self._entry(each, new) for each, new in stored]):
+                if stored and not journal.append([self._entry(each, new) for each, new, _ in stored]):
                     raise StoreInconsistentError("the journal moved on beside the writer's lock")
-            for each, new in stored:
-                each.context.run(self._show, new, each.figures, each.model, each.compared)
+            for each, new, node in stored:
+                each.context.run(self._show, new.transaction, node, each)
                 each.context.run(each.on_shown, new.transaction)
         return outcomes
 
@@ -519,12 +522,10 @@ class LedgerService(LedgerView):
         sketch = None if compared is None else compared.astype("<f4", copy=False).tobytes()
         return Entry(new, arrival.model, arrival.attachment, sketch)
 
-    def _show(
-        self, stored: StoredTransaction, figures: Figures, model: Buffer | None, compared: Vector32 | None
-    ) -> None:
-        transaction = stored.transaction
-        header = transaction.header
-        within = self.alarms.copied_within(figures.step)
+    def _show(self, transaction: Transaction, node: Node, arrival: _Arrival) -> None:
+        """Make visible what is stored; every rule was asked before that, with all before it."""
+        header, compared = transaction.header, arrival.compared
+        within = self.alarms.copied_within(arrival.figures.step)
         found = None if compared is None else self._copied(compared, header.author, within=within)
         with self.lock:
             nearest: tuple[TxId, float] | None = None
@@ -532,9 +533,6 @@ class LedgerService(LedgerView):
                 # Whose the vector was may have changed while it was looked at: the distance is measured again.
                 distance = self.node.distance(compared, found)
                 nearest = None if distance is None else (found, distance)
-            # Every rule was asked before it was stored, with all before it.
-            node = self.ledger.place(transaction.id, header, recorded=stored.figures, receipt=transaction.receipt)
-            assert isinstance(node, Node), "its parents are visible"
             self.node.restore(node)
             if compared is not None:
                 with suppress(StoreUnavailableError):  # it is stored: who asks next is told, or brings it
@@ -543,8 +541,8 @@ class LedgerService(LedgerView):
             self.alarms.see(node, header, nearest=nearest)  # before anybody can read of the update
         if compared is not None:
             self.selections.keep_vector(transaction.id, compared)
-        if model is not None:
-            self.models.put(transaction.header.model_digest, model)
+        if arrival.model is not None:
+            self.models.put(header.model_digest, arrival.model)
         self.listeners.wake()
 
     def _copied(self, compared: Vector32, author: AuthorId, *, within: float) -> TxId | None:

@@ -27,8 +27,9 @@ from ledger_server.history import JournalNodes
 from ledger_server.model_store import CachedModelStore
 from ledger_server.row_file import RowFile
 from ledger_server.store.errors import StoreUnavailableError, SupersededError
-from ledger_server.store.journal import REPLAY_PAGE, Position, Store, StoredTransaction
+from ledger_server.store.journal import REPLAY_PAGE, Position, Store
 from ledger_server.store.schema import head
+from ledger_server.store.stored import StoredTransaction
 
 SUMMED_UP_EVERY: Final = 10_000
 """Updates; at most so many are read when a server starts."""

@@ -40,6 +40,8 @@ from ledger_server.reading import LedgerView
 
 logger: logging.Logger = logging.getLogger(__name__)
 
+_READ_TOGETHER: Final = 16
+"""Models of a megabyte at most."""
 _VECTOR_BYTES: Final = 64 << 20
 """Memory for the vectors of updates that may ask; those of a last layer are a few KB each, of a whole model more."""
 
@@ -207,7 +209,10 @@ class SelectionService:
         with self._filling:
             with self._lock:
                 missing = self._node.nodes_of(self._node.missing_vectors())
-            for each in missing:
+            for place, each in enumerate(missing):
+                if keep and place % _READ_TOGETHER == 0 and not self._node.compares_sketches:
+                    together = missing[place : place + _READ_TOGETHER]
+                    self._view.models.read_together(each.model_digest for each in together)
                 try:
                     vector = self._vector_of(each, keep=keep)
                 except ModelPrunedError:

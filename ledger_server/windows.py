@@ -14,7 +14,7 @@ from fl_core.errors import CursorUnknownError
 from fl_core.types import TxId
 from fl_core.wire import v1
 from ledger_server.reading import LedgerView
-from ledger_server.store.journal import StoredTransaction
+from ledger_server.store.stored import StoredTransaction
 
 MOST: Final = 1_000
 """Updates of one part: some 40 ms of a core."""

@@ -10,7 +10,7 @@ half of the members must be ahead for it to be ahead.
 import math
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 from fl_core.dag.author_list import AuthorList
@@ -52,6 +52,10 @@ class Node:
     def figures(self) -> Figures:
         """Of the model; its step is None where that could not be measured, and of genesis."""
         return decode_figures(self.recorded)
+
+    def received(self, receipt: Receipt) -> "Node":
+        """The same, once a server has issued it."""
+        return replace(self, received_at_ms=receipt.received_at_ms, issuer=PublicKey(sys.intern(receipt.issuer)))
 
 
 def node_of(

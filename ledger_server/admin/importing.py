@@ -24,7 +24,7 @@ from ledger_server.keys import key_file, load_key
 from ledger_server.private_files import write_private
 from ledger_server.settings import Settings
 from ledger_server.store import open_store_of
-from ledger_server.store.journal import StoredTransaction
+from ledger_server.store.stored import StoredTransaction
 
 
 class ImportRefusedError(DagAcflError):

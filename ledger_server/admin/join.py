@@ -14,7 +14,8 @@ from fl_core.errors import DagAcflError
 from fl_core.models import flat, model_norm
 from fl_core.types import Digest
 from fl_core.verify import LedgerSource, verify
-from ledger_server.store.journal import Store, StoredTransaction
+from ledger_server.store.journal import Store
+from ledger_server.store.stored import StoredTransaction
 
 _PIECE_BYTES: Final = 4 << 20
 

@@ -16,7 +16,7 @@ from ledger_server.http.access import Access, requires
 from ledger_server.http.admission import too_busy
 from ledger_server.publishing import LedgerService
 from ledger_server.reading import TransactionView
-from ledger_server.store.journal import StoredTransaction
+from ledger_server.store.stored import StoredTransaction
 
 router: APIRouter = APIRouter(tags=["ledger"])
 

@@ -47,9 +47,9 @@ class Database:
         """Called with the seconds for which a writer has kept out all others."""
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self, *, page_by_page: bool = False) -> Iterator[Connection]:
         """A read transaction; see ``engine.reading``."""
-        with our_errors(_READING), reading(self.engine) as connection:
+        with our_errors(_READING), reading(self.engine, page_by_page=page_by_page) as connection:
             yield connection
 
     @contextmanager
@@ -155,7 +155,7 @@ class Database:
                     connection.cursor().execute("VACUUM")
                     connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             else:
-                with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                with self.engine.connect() as connection:
                     connection.execute(text("VACUUM FULL model_pieces"))
 
     def shorten_log(self) -> None:

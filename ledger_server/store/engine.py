@@ -6,18 +6,19 @@ so, because both databases ignore some settings silently. A setting that is not 
 """
 
 import os
+import select
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL, Engine, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from ledger_server.store.errors import (
     StoreError,
@@ -37,6 +38,8 @@ _POOL_SIZE: Final = 8
 _POOL_OVERFLOW: Final = 56
 _POOL_TIMEOUT_S: Final = 30
 _CONNECT_TIMEOUT_S: Final = 10
+_QUIET_S: Final = 10
+"""A connection that was not used for so long may have been forgotten on the way to PostgreSQL, and is asked first."""
 _ADVISORY_LOCK: Final = 0x6461_6761_6366_6C01
 """Name of the writer's lock on PostgreSQL ("dagacfl" 0x01); such locks belong to one database."""
 
@@ -111,12 +114,15 @@ def make_engine(url: URL) -> Engine:
             event.listen(engine, "do_connect", _make_private)
             event.listen(engine, "connect", _set_up_sqlite)
             return engine
-        engine = create_engine(url, pool_pre_ping=True, connect_args=_postgresql_arguments(url), **options)
+        # psycopg would send a BEGIN of its own and wait for it: ours is in ``reading`` and ``writing``.
+        engine = create_engine(url, isolation_level="AUTOCOMMIT", connect_args=_postgresql_arguments(url), **options)
     except (ModuleNotFoundError, NoSuchModuleError):
         raise StoreLocationError("PostgreSQL needs its driver; run: pip install 'psycopg[binary]'") from None
     except (ArgumentError, TypeError, ValueError):
         raise StoreLocationError(f"the database URL {show_url(url)} has an option that is not known") from None
     event.listen(engine, "connect", _set_up_postgresql)
+    event.listen(engine, "checkin", _note_use)
+    event.listen(engine, "checkout", _check_connection)
     return engine
 
 
@@ -125,11 +131,19 @@ def _postgresql_arguments(url: URL) -> dict[str, Any]:
     from psycopg.pq import Format  # noqa: PLC0415
 
     class BinaryCursor(Cursor[Any]):
-        """Asks for results as bytes, not as text: a model comes in half the bytes and a third of the time."""
+        """Asks for results as bytes, not as text: a model comes in half the bytes and a third of the time.
+
+        Several statements without parameters may be one string, in one round trip; they end without a result.
+        """
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             self.format = Format.BINARY
+
+        def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+            if not params and ";" in query:
+                options = {"binary": False, "prepare": False}
+            return super().execute(query, params, **options)
 
     ours = {
         "connect_timeout": _CONNECT_TIMEOUT_S,
@@ -178,24 +192,41 @@ def _set_pragma(connection: sqlite3.Connection, name: str, value: str) -> None:
             return
 
 
-def _set_up_postgresql(connection: Any, _: object) -> None:
+def _set_up_postgresql(connection: Any, entry: ConnectionPoolEntry) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = on")
         cursor.execute("SHOW synchronous_commit")
         if cursor.fetchone() != ("on",):
             raise StoreLocationError("PostgreSQL does not keep synchronous_commit = on")
     connection.commit()
+    _note_use(connection, entry)
+
+
+def _note_use(_connection: object, entry: ConnectionPoolEntry) -> None:
+    entry.info["used_at_s"] = time.monotonic()
+
+
+def _check_connection(connection: Any, entry: ConnectionPoolEntry, _: object) -> None:
+    """See that PostgreSQL is still there; without a round trip, as it says nothing unasked but that it ends."""
+    said = select.poll()
+    said.register(connection.fileno(), select.POLLIN)
+    if said.poll(0) or time.monotonic() - entry.info["used_at_s"] > _QUIET_S:
+        try:
+            connection.execute("SELECT 1")
+        except connection.Error as error:
+            raise InvalidatePoolError("PostgreSQL has ended the connection") from error
 
 
 @contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
+def reading(engine: Engine, *, page_by_page: bool = False) -> Iterator[Connection]:
     """A transaction that only reads: of SQLite one snapshot, of PostgreSQL one for each statement.
 
     Args:
         engine: Of ``make_engine``.
+        page_by_page: Whether a statement's rows come so, and not at once.
     """
     with engine.connect() as connection:
-        if engine.dialect.name == "sqlite":
+        if engine.dialect.name == "sqlite" or page_by_page:
             _run(connection, "BEGIN")
         yield connection
 
@@ -219,11 +250,30 @@ def writing(engine: Engine, *, durable: bool = True, alone: bool = True) -> Iter
                 connection.info["synchronous"] = synchronous
             _run(connection, "BEGIN IMMEDIATE")
         else:
-            if alone:
-                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
+            first = ["BEGIN"]
             if not durable:
-                connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+                first.append("SET LOCAL synchronous_commit = off")
+            if alone:
+                first.append(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
+            connection.exec_driver_sql(";".join(first) + ";")
         yield connection
+
+
+@contextmanager
+def together(connection: Connection) -> Iterator[None]:
+    """Send the block's statements, which have no results, to PostgreSQL one behind the other; wait at its end for all.
+
+    Each round trip hands the interpreter to another thread, and a writer has all others waiting.
+    """
+    if connection.dialect.name == "sqlite":
+        yield
+    else:
+        driver: Any = connection.connection.driver_connection
+        try:
+            with driver.pipeline():
+                yield
+        except driver.Error as error:
+            raise _from_postgresql(error, doing="the database cannot be written") from error
 
 
 def _run(connection: Connection, statement: str) -> None:

@@ -22,9 +22,9 @@ every blob goes by the digest in the transaction's header.
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
@@ -48,19 +48,20 @@ from sqlalchemy import (
 
 from fl_core.dag.acts import SignedAct
 from fl_core.dag.genesis import parse_genesis
-from fl_core.dag.graph import Node, bounded_by, node_of
-from fl_core.dag.receipt import decode_receipt
-from fl_core.dag.transaction import Header, Transaction
+from fl_core.dag.transaction import Transaction
 from fl_core.errors import ModelMalformedError
 from fl_core.models import Buffer, ModelLayout
 from fl_core.step_coding import CODED_HEAD_BYTES, LEAST_BYTES, base_of, decode_step, is_coded
 from fl_core.sync.items import Item
 from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of
-from ledger_server.store import acts, pending
+from ledger_server.store import acts, appending, pending
+from ledger_server.store.appending import DROP_SKETCHES, SET_WHOLE, Entry
 from ledger_server.store.blobs.protocol import BlobStore, MemoryReader, ModelReader
 from ledger_server.store.database import Database
+from ledger_server.store.engine import together
 from ledger_server.store.errors import LedgerExistsError, StoreError, StoreInconsistentError
 from ledger_server.store.schema import REVISION
+from ledger_server.store.stored import STORED, StoredTransaction, stored_of
 from ledger_server.store.tables import (
     HexBytes,
     attachments,
@@ -86,44 +87,13 @@ _IDS_PER_QUERY: Final = 10_000
 _NONE: Final[Mapping[Digest, Sequence[TxId]]] = MappingProxyType({})
 
 # Statements are built once: SQLAlchemy then finds their SQL by identity instead of compiling it.
-_STORED = (
-    transactions.c.id,
-    transactions.c.arrival,
-    transactions.c.header,
-    transactions.c.author_signature,
-    transactions.c.receipt,
-    transactions.c.figures,
-    transactions.c.received_at_ms,
-    transactions.c.depth,
-    transactions.c.bounded_by,
-)
 _LENGTH = select(func.coalesce(func.max(transactions.c.arrival) + 1, 0))
 _POSITION = select(
     _LENGTH.scalar_subquery(), journal.c.changes, journal.c.epoch, journal.c.server_key, REVISION.scalar_subquery()
 )
 _CHANGED = update(journal).values(changes=journal.c.changes + 1)
-_BEFORE = select(
-    _LENGTH.scalar_subquery().label("length"),
-    select(func.count())
-    .where(transactions.c.id.in_(bindparam("parents", expanding=True)))
-    .scalar_subquery()
-    .label("parents"),
-    select(func.coalesce(func.max(transactions.c.depth) + 1, 0))
-    .where(transactions.c.id.in_(bindparam("parents", expanding=True)))
-    .scalar_subquery()
-    .label("depth"),
-    exists()
-    .where(models.c.digest == bindparam("model"), models.c.pruned_at_ms.is_(None), models.c.base.is_(None))
-    .label("holds_model"),
-    exists()
-    .where(models.c.digest == bindparam("model"), models.c.pruned_at_ms.is_(None), models.c.base.is_not(None))
-    .label("packed_model"),
-    exists().where(models.c.digest == bindparam("model"), models.c.pruned_at_ms.is_not(None)).label("pruned_model"),
-    exists().where(attachments.c.digest == bindparam("attachment")).label("has_attachment"),
-)
-"""All that an append must know beforehand, asked at once: every statement hands the interpreter to another thread."""
 _PAGE = (
-    select(*_STORED)
+    select(*STORED)
     .where(transactions.c.arrival > bindparam("after"))
     .order_by(transactions.c.arrival)
     .limit(bindparam("limit"))
@@ -135,7 +105,7 @@ _IDS = (
     .limit(bindparam("limit"))
 )
 _AT = (
-    select(*_STORED)
+    select(*STORED)
     .where(transactions.c.arrival.in_(bindparam("arrivals", expanding=True)))
     .order_by(transactions.c.arrival)
 )
@@ -151,8 +121,8 @@ _ITEMS = (
     )
     .order_by(transactions.c.depth, transactions.c.id)
 )
-_BY_IDS = select(*_STORED).where(transactions.c.id.in_(bindparam("ids", expanding=True)))
-_CARRYING = select(*_STORED).where(transactions.c.model_digest.in_(bindparam("digests", expanding=True)))
+_BY_IDS = select(*STORED).where(transactions.c.id.in_(bindparam("ids", expanding=True)))
+_CARRYING = select(*STORED).where(transactions.c.model_digest.in_(bindparam("digests", expanding=True)))
 _PRUNED_UP_TO = (
     select(transactions.c.arrival)
     .join(models, models.c.digest == transactions.c.model_digest)
@@ -161,7 +131,7 @@ _PRUNED_UP_TO = (
     .limit(1)
 )
 _GENESIS = (
-    select(*_STORED, attachments.c.data)
+    select(*STORED, attachments.c.data)
     .join_from(transactions, attachments, transactions.c.attachment_digest == attachments.c.digest)
     .where(transactions.c.arrival == 0)
 )
@@ -177,7 +147,7 @@ _PACKED_BY = (
     .order_by(models.c.digest)
 )
 _TO_PACK = (
-    select(*_STORED)
+    select(*STORED)
     .join(models, models.c.digest == transactions.c.model_digest)
     .where(
         transactions.c.arrival > bindparam("after"),
@@ -202,9 +172,6 @@ _IS_PACKED = select(
 )
 _SET_PACKED = (
     update(models).where(models.c.digest == bindparam("of")).values(base=bindparam("by"), packed_size=bindparam("take"))
-)
-_SET_WHOLE = (
-    update(models).where(models.c.digest == bindparam("of")).values(pruned_at_ms=None, base=None, packed_size=None)
 )
 _HELD = (
     select(models.c.digest, models.c.size)
@@ -238,11 +205,6 @@ _SET_PRUNED = (
     .where(models.c.digest == bindparam("of"))
     .values(pruned_at_ms=bindparam("at_ms"), base=None, packed_size=None)
 )
-_ADD_MODEL = insert(models)
-_ADD_SKETCH = insert(sketches)
-_DROP_SKETCHES = delete(sketches).where(sketches.c.model.in_(bindparam("models", expanding=True)))
-_ADD_ATTACHMENT = insert(attachments)
-_ADD_TRANSACTION = insert(transactions)
 
 
 class Position(NamedTuple):
@@ -264,58 +226,16 @@ class Position(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTransaction:
-    """A transaction as the journal holds it, or is to hold it.
-
-    Args:
-        arrival: Its place in this server's order of arrival, from 0 (genesis).
-        transaction: Header bytes and signatures, exactly as they were appended.
-        figures: What was computed of its model at admission (``fl_core.dag.figures``), so that a replay need not
-            read models, which may be pruned.
-        received_at_ms: When this server stored it, milliseconds since 1970 UTC.
-        depth: See ``fl_core.dag.graph.Node``; the journal finds it when it is appended.
-        bounded_by: See there; likewise. None: its parents.
-        stored_id: The id that it is kept under: the header's own, unless a disk or a person changed the bytes since.
-            ``ledger verify`` compares the two; nothing else relies on it.
-    """
-
-    arrival: int
-    transaction: Transaction
-    figures: bytes
-    received_at_ms: int
-    depth: int = field(default=0, compare=False)
-    bounded_by: tuple[TxId, ...] | None = field(default=None, compare=False)
-    stored_id: TxId | None = field(default=None, compare=False)
-
-    @property
-    def node(self) -> Node:
-        """Its place in the DAG."""
-        header = self.transaction.header
-        return node_of(
-            self.transaction.id,
-            header,
-            depth=self.depth,
-            bounded_by=header.parents if self.bounded_by is None else self.bounded_by,
-            recorded=self.figures,
-            receipt=self.transaction.receipt,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A transaction to be appended, with what it names.
+class Appending:
+    """The journal while all other writers are kept out.
 
     Attributes:
-        stored: Admitted; its parents are stored, or stand before it among those that are appended with it.
-        model: The bytes of its header's ``model_digest``; None: recorded as pruned, unless they are here.
-        attachment: The bytes of its header's ``attachment_digest``; None when it has none.
-        sketch: What is compared of the model, where that is a sketch; None: it is to be found again in the model.
+        position: Where it stands.
+        append: Writes transactions there, as ``Store.append_all`` does; committed at the end of the block.
     """
 
-    stored: StoredTransaction
-    model: Buffer | None
-    attachment: bytes | None
-    sketch: bytes | None = None
+    position: Position
+    append: Callable[[Sequence[Entry]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +289,7 @@ class Store:
             self._blobs.claim(identity, ledger=first.transaction.id)
             row = {"number": 1, "epoch": secrets.token_hex(16), "id": identity, "models": self._place}
             connection.execute(insert(journal), row)
-            self._write(connection, Entry(first, model, document))
+            appending.append(connection, self._blobs, [Entry(first, model, document)])
 
     def prepare_model(self, digest: Digest, model: Buffer) -> None:
         """Write a model ahead of its transaction, so that other writers need not wait; ``append`` does what is left.
@@ -388,9 +308,9 @@ class Store:
         return self.append_all([Entry(new, model, attachment)])
 
     @contextmanager
-    def appending(self, nbytes: int) -> Iterator[Callable[[Sequence[Entry]], bool]]:
-        """Keep all other writers out, of every process; what the given function (``append_all``) writes in the block
-        is committed at its end, durably: all or none.
+    def appending(self, nbytes: int) -> Iterator[Appending]:
+        """Keep all other writers out, of every process; what is appended in the block is committed at its end, durably:
+        all or none.
 
         Args:
             nbytes: Of the models that are to be written.
@@ -401,15 +321,16 @@ class Store:
         """
         self.database.require_room(nbytes)
         with self.database.writing(durable=True) as connection:
+            position = _position(connection)
 
             def append(entries: Sequence[Entry]) -> bool:
-                if not all(self._write(connection, entry) for entry in self._following(entries)):
-                    return False
-                told = (each.stored.transaction.header for each in entries if each.attachment is not None)
-                pending.adopt(connection, [header.attachment_digest for header in told])
-                return True
+                _check_order(entries)
+                is_next = entries[0].stored.arrival == position.length
+                if is_next:
+                    appending.append(connection, self._blobs, entries)
+                return is_next
 
-            yield append
+            yield Appending(position, append)
 
     def append_all(self, entries: Sequence[Entry]) -> bool:
         """Write transactions with models and attachments at the expected position of the journal, durably: all or none.
@@ -433,71 +354,8 @@ class Store:
                 the next append answers False.
             StoreInconsistentError: A parent is not stored, there is no genesis, or a size does not agree.
         """
-        with self.appending(sum(len(entry.model) for entry in entries if entry.model is not None)) as append:
-            return append(entries)
-
-    @staticmethod
-    def _following(entries: Sequence[Entry]) -> Sequence[Entry]:
-        if not all(entry.stored.transaction.header.parents for entry in entries):
-            raise StoreInconsistentError("a transaction without parents is a genesis; create a ledger with it")
-        first = entries[0].stored.arrival
-        if [entry.stored.arrival for entry in entries] != [*range(first, first + len(entries))]:
-            raise StoreInconsistentError("what is appended together follows one another")
-        return entries
-
-    def _write(self, connection: Connection, entry: Entry) -> bool:
-        new, model, attachment = entry.stored, entry.model, entry.attachment
-        transaction, header = new.transaction, new.transaction.header
-        if model is not None and len(model) != header.model_size:
-            raise StoreInconsistentError(f"the header names {header.model_size} bytes of model, {len(model)} came")
-        if (attachment is None) != (header.attachment_digest == ZERO_ID):
-            raise StoreInconsistentError("an attachment comes exactly when the header names one")
-        asked = {"parents": header.parents, "model": header.model_digest, "attachment": header.attachment_digest}
-        before = connection.execute(_BEFORE, asked).one()
-        if before.length != new.arrival:
-            return False
-        if before.parents != len(header.parents):
-            missing = len(header.parents) - before.parents
-            raise StoreInconsistentError(f"{missing} of {len(header.parents)} parents are not stored")
-        if not before.holds_model:
-            self._write_model(connection, new, model, before)
-            if model is not None and (sketch := entry.sketch) is not None:
-                row = {"model": header.model_digest, "digest": digest_of(sketch), "data": sketch}
-                connection.execute(_DROP_SKETCHES, {"models": [header.model_digest]})  # it may have been packed
-                connection.execute(_ADD_SKETCH, row)
-        if attachment is not None and not before.has_attachment:
-            connection.execute(_ADD_ATTACHMENT, {"digest": header.attachment_digest, "data": attachment})
-        connection.execute(
-            _ADD_TRANSACTION,
-            {
-                "arrival": new.arrival,
-                "id": transaction.id,
-                "header": transaction.header_bytes,
-                "author_signature": transaction.author_signature,
-                "receipt": transaction.receipt.encode(),
-                "model_digest": header.model_digest,
-                "attachment_digest": None if attachment is None else header.attachment_digest,
-                "figures": new.figures,
-                "received_at_ms": new.received_at_ms,
-                "depth": before.depth,
-                "bounded_by": _bounded_by(connection, header),
-            },
-        )
-        return True
-
-    def _write_model(self, connection: Connection, new: StoredTransaction, model: Buffer | None, before: Any) -> None:
-        """Store the model of a new transaction, or record that nobody has it; it is not here, or packed."""
-        header = new.transaction.header
-        if before.packed_model or before.pruned_model:
-            if model is not None:  # what lies there may be coded by a model that has gone
-                self._blobs.replace(connection, header.model_digest, model)
-                connection.execute(_SET_WHOLE, {"of": header.model_digest})
-            return
-        if model is not None:
-            self._blobs.put(connection, header.model_digest, model)
-        pruned_at_ms = new.received_at_ms if model is None else None
-        row = {"digest": header.model_digest, "size": header.model_size, "pruned_at_ms": pruned_at_ms}
-        connection.execute(_ADD_MODEL, row)
+        with self.appending(sum(len(entry.model) for entry in entries if entry.model is not None)) as journal:
+            return journal.append(entries)
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -509,7 +367,7 @@ class Store:
         """The first transaction and its document; None while there is no ledger."""
         with self.database.reading() as connection:
             row = connection.execute(_GENESIS).one_or_none()
-        return None if row is None else (_stored(row).transaction, row.data)
+        return None if row is None else (stored_of(row).transaction, row.data)
 
     def epoch(self) -> str:
         """Names this journal, 32 hexadecimal digits: drawn with genesis, and anew when a copy was put back.
@@ -555,8 +413,7 @@ class Store:
     def position(self) -> Position:
         """Where the journal stands, as of now: whoever serves it and has another one is behind."""
         with self.database.reading() as connection:
-            row = connection.execute(_POSITION).one_or_none()
-        return Position(0, 0) if row is None else Position(*row)
+            return _position(connection)
 
     def replay(self) -> Iterator[StoredTransaction]:
         """All transactions in order of arrival; a page is a read of its own, so a long replay holds no snapshot."""
@@ -569,13 +426,13 @@ class Store:
         """At most ``limit`` transactions with arrivals beyond ``after`` (-1: from genesis), in order."""
         with self.database.reading() as connection:
             rows = connection.execute(_PAGE, {"after": after, "limit": limit}).all()
-        return [_stored(row) for row in rows]
+        return [stored_of(row) for row in rows]
 
     def at(self, arrivals: Sequence[int]) -> list[StoredTransaction]:
         """Transactions by their arrivals, ascending; those that are not here are left out."""
         with self.database.reading() as connection:
             rows = connection.execute(_AT, {"arrivals": [*arrivals]}).all()
-        return [_stored(row) for row in rows]
+        return [stored_of(row) for row in rows]
 
     def arrivals(self, ids: Sequence[TxId]) -> dict[TxId, int]:
         """The arrivals of transactions, by id; those that are not here are left out."""
@@ -606,14 +463,14 @@ class Store:
         for batch in _batches(ids, _IDS_PER_QUERY):
             with self.database.reading() as connection:
                 rows = connection.execute(_BY_IDS, {"ids": batch}).all()
-            found.update((stored.stored_id, stored) for stored in map(_stored, rows))
+            found.update((stored.stored_id, stored) for stored in map(stored_of, rows))
         return [found[each] for each in ids if each in found]
 
     def carrying(self, digests: Sequence[Digest]) -> Iterator[StoredTransaction]:
         """All transactions with one of these models, in no order; a read of its own, so go through them at once."""
-        with self.database.reading() as connection:
+        with self.database.reading(page_by_page=True) as connection:
             few_at_a_time = connection.execution_options(yield_per=REPLAY_PAGE)
-            yield from map(_stored, few_at_a_time.execute(_CARRYING, {"digests": digests}))
+            yield from map(stored_of, few_at_a_time.execute(_CARRYING, {"digests": digests}))
 
     def attachment(self, digest: Digest) -> bytes | None:
         """A genesis document, or a selection's evidence."""
@@ -649,7 +506,7 @@ class Store:
         Keeping one again makes it younger; one that was published stays as it is. A power cut may lose the newest;
         who holds one of them asks for a new selection.
         """
-        with self.database.writing(durable=False, alone=False) as connection:
+        with self.database.writing(durable=False, alone=False) as connection, together(connection):
             pending.keep(connection, evidences, averaged, now_ms=now_ms)
 
     def averaged(self, digest: Digest) -> tuple[TxId, ...] | None:
@@ -707,6 +564,10 @@ class Store:
         """A model's bytes; None where it is not here, or pruned."""
         size: int | None = self._scalar(_HELD_SIZE, digest=digest)
         return None if size is None else self._whole(digest, size)
+
+    def small_models(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
+        """Those of several models that are here and whole, small, and read faster together: perhaps none."""
+        return self._blobs.small(digests)
 
     def open_model(self, digest: Digest) -> ModelReader | None:
         """Random access to a model, for ranges and for averages, without holding all of it; None as of ``model``.
@@ -767,7 +628,7 @@ class Store:
         """As ``page``, of those whose models are here, whole, and large enough to be packed."""
         with self.database.reading() as connection:
             rows = connection.execute(_TO_PACK, {"after": after, "limit": limit, "least": LEAST_BYTES}).all()
-        return [_stored(row) for row in rows]
+        return [stored_of(row) for row in rows]
 
     def packed_by(self, bases: Sequence[Digest]) -> list[Digest]:
         """The models that are packed by one of these."""
@@ -802,7 +663,7 @@ class Store:
                 return
             self._blobs.replace(connection, digest, whole)
         with self.database.writing(durable=True) as connection:
-            connection.execute(_SET_WHOLE, {"of": digest})
+            connection.execute(SET_WHOLE, {"of": digest})
 
     def sketch(self, digest: Digest) -> bytes | None:
         """What was kept of a model that is here as what is compared of it; None: nothing, or it is damaged."""
@@ -850,7 +711,7 @@ class Store:
             rows = connection.execute(_TO_PRUNE, {"digests": digests, "known": known}).all()
             if rows:
                 connection.execute(_SET_PRUNED, [{"of": row.digest, "at_ms": now_ms} for row in rows])
-                connection.execute(_DROP_SKETCHES, {"models": [row.digest for row in rows]})
+                connection.execute(DROP_SKETCHES, {"models": [row.digest for row in rows]})
         try:
             self._drop([row.digest for row in rows])
         except StoreError as error:
@@ -955,19 +816,14 @@ def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield batch
 
 
-def _bounded_by(connection: Connection, header: Header) -> bytes | None:
-    """What the row of a new transaction says; its parents are stored."""
-    if len(header.parents) != 1:
-        return None
-    parents = [_stored(row).node for row in connection.execute(_BY_IDS, {"ids": header.parents})]
-    found = bounded_by(parents, header.author)
-    return None if found == header.parents else b"".join(map(bytes.fromhex, found))
+def _check_order(entries: Sequence[Entry]) -> None:
+    if not all(entry.stored.transaction.header.parents for entry in entries):
+        raise StoreInconsistentError("a transaction without parents is a genesis; create a ledger with it")
+    first = entries[0].stored.arrival
+    if [entry.stored.arrival for entry in entries] != [*range(first, first + len(entries))]:
+        raise StoreInconsistentError("what is appended together follows one another")
 
 
-def _stored(row: Any) -> StoredTransaction:
-    # Taken apart at once: a server that starts does this for many transactions, and a row's names are dear.
-    identity, arrival, header, author_signature, receipt, figures, received_at_ms, depth, bounds, *_ = row
-    transaction = Transaction(header, author_signature, decode_receipt(receipt))
-    if bounds is not None:
-        bounds = tuple([TxId(bounds[at : at + 32].hex()) for at in range(0, len(bounds), 32)])
-    return StoredTransaction(arrival, transaction, figures, received_at_ms, depth, bounds, identity)
+def _position(connection: Connection) -> Position:
+    row = connection.execute(_POSITION).one_or_none()
+    return Position(0, 0) if row is None else Position(*row)

@@ -13,6 +13,7 @@ large rows have SQLite's rowids: without them it reads a dozen models in full to
 refers to ``model_pieces``: models may as well lie in a directory or a bucket (``store.blobs``).
 """
 
+from collections.abc import Collection
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -227,3 +228,10 @@ checkpoints: Table = Table(
     _bytes("served"),
     _long("member", 32),
 )
+
+
+def padded(ids: Collection[str]) -> list[str]:
+    """Ids for an ``IN``, the last so often that they are a power of two: PostgreSQL keeps plans of few statements."""
+    found = sorted(ids)
+    wanted = 1 << max(len(found) - 1, 0).bit_length()
+    return found + found[-1:] * (wanted - len(found))

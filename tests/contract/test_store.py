@@ -27,6 +27,7 @@ from fl_core.models import Buffer, ModelLayout, TensorSpec, encode_flat
 from fl_core.types import Digest, TxId, digest_of
 from ledger_server.buckets import S3Address
 from ledger_server.store import open_store, schema
+from ledger_server.store.appending import Entry
 from ledger_server.store.engine import BUSY_TIMEOUT_MS, PAGE_BYTES
 from ledger_server.store.errors import (
     LedgerExistsError,
@@ -35,7 +36,8 @@ from ledger_server.store.errors import (
     StoreLocationError,
     StoreUnavailableError,
 )
-from ledger_server.store.journal import Entry, Store, StoredTransaction
+from ledger_server.store.journal import Store
+from ledger_server.store.stored import StoredTransaction
 from ledger_server.store.tables import PIECE_BYTES
 from tests.builders import TinyLedger, genesis_transaction, key_from_seed, make_genesis, model
 from tests.postgres import commit_and_lose_the_answer, conninfo
@@ -169,6 +171,30 @@ def test_several_are_appended_together_or_not_at_all(ledger: Store, tiny: TinyLe
     assert not ledger.append_all(entries), "the journal has moved on"
     assert [(each.arrival, each.transaction) for each in ledger.page(after=0, limit=9)] == [*enumerate(drafts, 1)]
     assert ledger.model(digest_of(model(7))) == model(7)
+
+
+@pytest.mark.parametrize("blobs", ["database"])
+def test_each_more_that_is_appended_together_costs_the_statement_of_its_model_alone(
+    ledger: Store, tiny: TinyLedger
+) -> None:
+    drafts = [tiny.draft(f"author {n}", [tiny.genesis_id], model(n), attachment=EVIDENCE) for n in range(9)]
+    entries = [Entry(at(arrival, draft), model(arrival - 1), EVIDENCE) for arrival, draft in enumerate(drafts, 1)]
+    statements: list[str] = []
+    event.listen(engine_of(ledger), "before_cursor_execute", lambda *given: statements.append(given[2]))
+    assert ledger.append_all(entries[:1])
+    alone = len(statements)
+    assert ledger.append_all(entries[1:])
+    assert len(statements) <= 2 * alone + 7
+
+
+@pytest.mark.parametrize("blobs", ["database"])
+def test_small_models_come_together_but_for_those_that_are_pruned_or_not_here(ledger: Store, tiny: TinyLedger) -> None:
+    drafts = [tiny.draft(name, [tiny.genesis_id], model(n)) for n, name in enumerate(("ann", "bob", "cid"))]
+    for n, draft in enumerate(drafts):
+        put(ledger, draft, model(n))
+    digests = [draft.header.model_digest for draft in drafts]
+    ledger.prune(digests[:1], known=4, now_ms=NOW_MS)
+    assert ledger.small_models([*digests, UNKNOWN]) == {digests[1]: model(1), digests[2]: model(2)}
 
 
 @pytest.mark.parametrize("blobs", ["database"])
@@ -637,6 +663,18 @@ def test_a_connection_lost_before_commit_stores_nothing_and_the_retry_does(
         store.check()
         other = tiny.draft("bob", [tiny.genesis_id], model(2))
         assert [put(store, other, model(2)), put(store, draft, model(1))] == [1, 2]
+
+
+def test_connections_that_postgresql_has_ended_are_replaced_unnoticed(
+    postgresql_url: str, tiny: TinyLedger, tmp_path: Path
+) -> None:
+    with open_store(postgresql_url, data_dir=tmp_path) as store:
+        found(store, tiny)
+        with psycopg.connect(conninfo(make_url(postgresql_url)), autocommit=True) as other:
+            ours = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            assert other.execute(f"SELECT bool_and(pg_terminate_backend(pid, 5000)) {ours}").fetchone() == (True,)
+        assert store.length() == 1
+        assert put(store, tiny.draft("ann", [tiny.genesis_id], model(1)), model(1)) == 1
 
 
 def test_a_commit_that_only_seemed_to_fail_moves_the_journal_on(

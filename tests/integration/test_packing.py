@@ -19,7 +19,8 @@ from ledger_server.packing import MAX_CHAIN, pack
 from ledger_server.pruning import prune, snapshot_of
 from ledger_server.publishing import LedgerService
 from ledger_server.store import journal, open_store
-from ledger_server.store.journal import Store, StoredTransaction
+from ledger_server.store.journal import Store
+from ledger_server.store.stored import StoredTransaction
 from tests.builders import CREATED_AT_MS, ISSUER, START, known_secret, make_genesis
 
 WIDE = ModelLayout.of([TensorSpec("fc.weight", "F32", (100, 90)), TensorSpec("fc.bias", "F32", (90,))])

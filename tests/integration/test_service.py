@@ -44,8 +44,9 @@ from ledger_server.pruning import prune
 from ledger_server.publishing import LedgerService, PublicationResult, Received
 from ledger_server.quotas import Quotas
 from ledger_server.store import open_store
+from ledger_server.store.appending import Entry
 from ledger_server.store.errors import StoreInconsistentError, StoreUnavailableError
-from ledger_server.store.journal import Entry, Position, Store
+from ledger_server.store.journal import Appending, Store
 from tests.builders import (
     CREATED_AT_MS,
     ISSUER,
@@ -141,9 +142,9 @@ def stored_but_silent(journal: Store) -> Callable[..., Any]:
     """Instead of ``Store.appending``: what is appended is stored, and nobody is told."""
 
     @contextmanager
-    def appending(nbytes: int) -> Iterator[Callable[[Sequence[Entry]], bool]]:
-        with journal.appending(nbytes) as append:
-            yield append
+    def appending(nbytes: int) -> Iterator[Appending]:
+        with journal.appending(nbytes) as appending:
+            yield appending
         raise StoreUnavailableError("the connection is gone")
 
     return appending
@@ -273,10 +274,10 @@ def test_nothing_shows_a_transaction_between_commit_and_its_last_step(journal: S
     found: list[object] = []
 
     @contextmanager
-    def committed(nbytes: int) -> Iterator[Callable[[Sequence[Entry]], bool]]:
+    def committed(nbytes: int) -> Iterator[Appending]:
         written: list[Entry] = []
-        with journal.appending(nbytes) as append:
-            yield lambda entries: append(entries) and not written.extend(entries)
+        with journal.appending(nbytes) as appending:
+            yield replace(appending, append=lambda entries: appending.append(entries) and not written.extend(entries))
         (new,) = [entry.stored for entry in written]
         transaction = new.transaction
         found.append(seen(service))
@@ -306,17 +307,17 @@ class Together(Faulty):
         self.all_wait: Callable[[], bool] = lambda: True
 
     @contextmanager
-    def _appending(self, nbytes: int) -> Iterator[Callable[[Sequence[Entry]], bool]]:
-        with self._store.appending(nbytes) as append:
+    def _appending(self, nbytes: int) -> Iterator[Appending]:
+        with self._store.appending(nbytes) as appending:
 
             def noted(entries: Sequence[Entry]) -> bool:
                 self.batches.append(len(entries))
                 if len(self.batches) == 1:
                     eventually(self.all_wait)
                 self._fails(entries)
-                return append(entries)
+                return appending.append(entries)
 
-            yield noted
+            yield replace(appending, append=noted)
 
     def publish(self, service: LedgerService, fields: Sequence[dict[str, Any]]) -> list[Any]:
         """Publish the models 0, 1, 2, …: the first, and while it is written all others; results, or exceptions."""
@@ -498,7 +499,12 @@ def test_a_server_that_took_updates_without_their_models_finds_the_same_taint(
 
 
 def test_a_journal_that_became_shorter_is_an_error(journal: Store) -> None:
-    service = service_on(Faulty(journal, position=lambda: Position(0, 0)))  # type: ignore[arg-type]
+    @contextmanager
+    def appending(nbytes: int) -> Iterator[Appending]:
+        with journal.appending(nbytes) as appending:
+            yield replace(appending, position=appending.position._replace(length=0))
+
+    service = service_on(Faulty(journal, appending=appending))  # type: ignore[arg-type]
     with pytest.raises(StoreUnavailableError, match="restart the server"):
         publish(service, 1)
 

@@ -12,7 +12,7 @@ from fl_core.errors import GenesisError, ParameterError
 from fl_core.types import ZERO_ID
 from fl_core.verify import verify
 from ledger_server.store import open_store
-from ledger_server.store.journal import StoredTransaction
+from ledger_server.store.stored import StoredTransaction
 from tests.builders import CREATED_AT_MS
 from tests.databases import change
 from tests.sources import SoundLedger, sound_ledger

@@ -1,6 +1,6 @@
 """Models in rows of the journal's database, in pieces of 1 MiB: the ``database`` store."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from sqlalchemy import Connection, bindparam, delete, exists, insert, select
@@ -10,7 +10,7 @@ from fl_core.types import Digest
 from ledger_server.store.blobs.protocol import BlobStore, ModelReader
 from ledger_server.store.database import Database
 from ledger_server.store.errors import StoreInconsistentError
-from ledger_server.store.tables import PIECE_BYTES, model_pieces
+from ledger_server.store.tables import PIECE_BYTES, model_pieces, models, padded
 
 _DIGESTS_PER_PAGE: Final = 1000
 
@@ -22,6 +22,16 @@ _PIECES = (
         model_pieces.c.number.between(bindparam("first"), bindparam("last")),
     )
     .order_by(model_pieces.c.number)
+)
+_SMALL = (
+    select(model_pieces.c.digest, model_pieces.c.data)
+    .join(models, models.c.digest == model_pieces.c.digest)
+    .where(
+        model_pieces.c.digest.in_(bindparam("digests", expanding=True)),
+        models.c.pruned_at_ms.is_(None),
+        models.c.base.is_(None),
+        models.c.size <= PIECE_BYTES,
+    )
 )
 _ADD = insert(model_pieces)
 _DROP = delete(model_pieces).where(model_pieces.c.digest == bindparam("of"))
@@ -55,6 +65,11 @@ class DatabaseBlobs(BlobStore):
         if not pieces:
             return None
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def small(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
+        with self._database.reading() as connection:
+            rows = connection.execute(_SMALL, {"digests": padded(digests)}).all()
+        return {row.digest: row.data for row in rows}
 
     def pieces(self, digest: Digest, first: int, last: int) -> list[bytes]:
         """Pieces ``first`` to ``last`` of a model, as far as they are here."""

@@ -9,7 +9,7 @@ process and in others: so none can drop a blob between another's ``put`` and the
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Self
 
 from sqlalchemy import Connection
@@ -114,6 +114,10 @@ class BlobStore(ABC):
     @abstractmethod
     def get(self, digest: Digest, size: int) -> bytes | None:
         """All bytes of a blob, at most ``size``; None if it is not there."""
+
+    def small(self, digests: Collection[Digest]) -> dict[Digest, bytes]:  # noqa: ARG002 -- a place may have no faster way
+        """Those of several blobs that are held and whole, small, and read faster together than one by one."""
+        return {}
 
     @abstractmethod
     def open(self, digest: Digest, size: int) -> ModelReader | None:

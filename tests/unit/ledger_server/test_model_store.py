@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -40,6 +40,10 @@ class Disk:
     def model(self, digest: Digest) -> bytes | None:
         self.reads += 1
         return self.models.get(digest)
+
+    def small_models(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
+        self.reads += 1
+        return {digest: self.models[digest] for digest in digests if digest in self.models}
 
     def is_pruned(self, digest: Digest) -> bool:
         return digest in self.pruned
@@ -102,6 +106,17 @@ def test_the_least_recently_used_model_goes_first() -> None:
     assert [models.cached(each) for each in (a, b, c)] == [b"1234", None, b"1234"]
     models.put(b, b"larger than all")
     assert [models.cached(each) for each in (a, b, c)] == [b"1234", None, b"1234"], "not kept, and pushes nothing out"
+
+
+def test_models_that_are_read_together_are_in_memory_but_for_damaged_ones() -> None:
+    disk = Disk()
+    digests = [disk.keep(numbered(first)) for first in (1, 2, 3)]
+    disk.damage(digests[2])
+    models = models_on(disk, cache_bytes=3 * LAYOUT.nbytes)
+    models.read_together([*digests, Digest("0" * 64)])
+    assert [models.cached(digest) for digest in digests] == [numbered(1), numbered(2), None]
+    models.read_together(digests[:2])
+    assert disk.reads == 1
 
 
 def test_without_memory_every_question_reads() -> None:
