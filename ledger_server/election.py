@@ -151,6 +151,8 @@ class SessionElection(Election):
         self._held.clear()
         session, self._session = self._session, None
         if session is not None:
+            with suppress(DBAPIError):  # that a session has ended, PostgreSQL hears a moment later
+                session.exec_driver_sql("SELECT pg_advisory_unlock_all()")
             with suppress(DBAPIError):
                 session.close()
             self._driver.close()
