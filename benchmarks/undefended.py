@@ -30,7 +30,7 @@ def instead(where: type, name: str, answer: object) -> None:
 
 if __name__ == "__main__":
     instead(LedgerService, "_figures", UNMEASURED)
-    instead(LedgerService, "_nearest", None)
+    instead(LedgerService, "_copied", None)
     instead(ServerAlarms, "see", None)
     instead(ServerAlarms, "restore", None)
     instead(Shares, "excess", 0)

@@ -10,7 +10,7 @@ import select
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -268,9 +268,13 @@ def together(connection: Connection) -> Iterator[None]:
     if connection.dialect.name == "sqlite":
         yield
     else:
+        from psycopg import Pipeline  # noqa: PLC0415 (an extra, which SQLite does not need)
+
         driver: Any = connection.connection.driver_connection
         try:
-            with driver.pipeline():
+            with (
+                driver.pipeline() if Pipeline.is_supported() else nullcontext()
+            ):  # not by PostgreSQL 13's client library
                 yield
         except driver.Error as error:
             raise _from_postgresql(error, doing="the database cannot be written") from error
