@@ -75,6 +75,7 @@ def create_app(
     key: Ed25519PrivateKey | None = None,
     clock_ms: Callable[[], int] = now_ms,
     place: int = 0,
+    alone: bool = False,
 ) -> FastAPI:
     """A server for the ledger in ``settings.resolved_database_url``.
 
@@ -83,6 +84,7 @@ def create_app(
         key: The server's key; default: ``keys.server_key``.
         clock_ms: Milliseconds since 1970 UTC; tests bring their own.
         place: A number of this process's own among those that serve from the data folder.
+        alone: Whether it speaks to no other server, whatever members the ledger lists.
 
     Raises:
         StoreError: The database cannot be opened, or is behind (the message names the command).
@@ -115,6 +117,8 @@ def create_app(
         noted = noted_peers(settings.data_dir)
 
         def peers() -> tuple[Peer, ...]:
+            if alone:
+                return ()
             members = service.acts.members(service.public_key)
             return peers_of(service.public_key, members, configured=settings.peers, noted=noted)
 

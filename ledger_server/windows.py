@@ -4,7 +4,9 @@ A part of at most ``MOST`` updates is whole; of a longer one every n-th update s
 """
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from cachetools import LRUCache
@@ -19,6 +21,10 @@ from ledger_server.store.stored import StoredTransaction
 MOST: Final = 1_000
 """Updates of one part: some 40 ms of a core."""
 _KEPT_BYTES: Final = 16 << 20
+_MOST_NAMES: Final = 24
+"""Metrics of one part, those that most of its updates state: authors may name as many as they like."""
+_LOOKED_UP: Final = 10_000
+"""Parents beyond a part, and not remembered, whose places one answer looks up."""
 _ARRIVALS: Final = 50_000
 """Updates whose places in the journal are remembered: parents are mostly of lately."""
 
@@ -62,7 +68,8 @@ class Windows:
         rows = store.page(after=first - 1, limit=end - first) if every == 1 else store.at(range(first, end, every))
         headers = [row.transaction.header for row in rows]
         authors, servers = _Places(), _Places()
-        names = sorted({name for header in headers for name in header.metrics})
+        stated = Counter(name for header in headers for name in header.metrics)
+        names = sorted(name for name, _ in stated.most_common(_MOST_NAMES))
         return v1.UpdatesViewOut(
             ledger=self._view.id,
             transactions=0,
@@ -84,16 +91,16 @@ class Windows:
         )
 
     def _parents(self, rows: Sequence[StoredTransaction]) -> list[list[int]]:
-        """The arrivals of each update's parents, ascending."""
+        """The arrivals of each update's parents, ascending; -1 of those that would be too many to look up."""
         arrivals = {row.transaction.id: row.arrival for row in rows}
         wanted = {parent for row in rows for parent in row.transaction.header.parents} - arrivals.keys()
         with self._lock:
             remembered = {parent: self._arrivals[parent] for parent in wanted & self._arrivals.keys()}
-        remembered.update(self._view.store.arrivals([*(wanted - remembered.keys())]))
+        remembered.update(self._view.store.arrivals([*islice(wanted - remembered.keys(), _LOOKED_UP)]))
         arrivals.update(remembered)
         with self._lock:
             self._arrivals.update(arrivals)
-        return [sorted(arrivals[parent] for parent in row.transaction.header.parents) for row in rows]
+        return [sorted(arrivals.get(parent, -1) for parent in row.transaction.header.parents) for row in rows]
 
 
 class _Places:

@@ -391,12 +391,14 @@ class UpdatesViewOut(Answer):
     author: list[int] = Field(description="Of each update, its place in `authors`.")
     servers: list[HexId] = Field(description="Keys of the servers that updates were published to.")
     server: list[int] = Field(description="Of each update, its place in `servers`.")
-    parents: list[list[int]] = Field(description="Of each update, its parents' arrivals, ascending.")
+    parents: list[list[int]] = Field(description="Of each update, its parents' arrivals, ascending; -1: not looked up.")
     depth: list[int]
     received_at_ms: list[int] = Field(description="By the server that it was published to.")
     num_examples: list[int]
     step: list[float | None] = Field(description="Euclidean norm of its step; null: a parent's model was not here.")
-    metrics: dict[str, list[float | None]] = Field(description="The authors' figures by name; null: not stated.")
+    metrics: dict[str, list[float | None]] = Field(
+        description="The authors' figures by name, the 24 most usual; null: not stated."
+    )
 
 
 class StepShareOut(Answer):

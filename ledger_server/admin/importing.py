@@ -40,9 +40,14 @@ class Imported(NamedTuple):
 
 
 def import_bundle(
-    source: Bundle, settings: Settings, *, progress: Callable[[str, int, int], None], now_ms: int
+    source: Bundle,
+    settings: Settings,
+    *,
+    progress: Callable[[str, int, int], None],
+    now_ms: int,
+    with_key: bool = True,
 ) -> Imported:
-    """Store what a sound bundle holds, and the founder's key that lies beside it.
+    """Store what a sound bundle holds, and unless it is not wanted the founder's key that lies beside it.
 
     Raises:
         ImportRefusedError: Models of it were pruned, or the key beside it is not the server's or not the ledger's.
@@ -62,7 +67,7 @@ def import_bundle(
         genesis = parse_genesis(held[1])
         own = key_file(settings)
         beside = source.path.with_name(f"{source.path.name}.key")
-        if beside.exists():
+        if with_key and beside.exists():
             key = public_key_of(load_key(beside))
             if key not in {member.key for member in genesis.members}:
                 raise ImportRefusedError(f"{beside} is not the key of a founder of this ledger; move it away")

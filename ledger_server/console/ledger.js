@@ -22,7 +22,8 @@ import { follow, getJson, Refused } from "./api.js";
 export const PART = 1000;
 const MOST = 20_000;
 const REDRAW_MS = 100; // events are shown ten times a second at most
-const LATELY_MS = 4000; // clusters, peers and costs are asked again so long after something new
+const LATELY_MS = 4000; // clients, clusters, peers and costs are asked again so long after something new at the earliest,
+const REST = 20; // and so many times as long as their answers took
 
 export class Ledger {
   constructor() {
@@ -60,6 +61,7 @@ export class Ledger {
     this.listeners = new Set();
     this.redraw = 0;
     this.refresh = 0;
+    this.rest = LATELY_MS;
     /** @type {AbortController | null} */
     this.stream = null;
     /** @type {Map<string, Promise<any>>} */
@@ -134,6 +136,7 @@ export class Ledger {
 
   /** What is asked again now and then. */
   async lately() {
+    const began = performance.now();
     const [clusters, clients, peers, costs, alarms, quarantine] = await Promise.all(
       ["clusters", "clients", "peers", "costs", "alarms", "quarantine"].map((name) =>
         getJson(`/v1/${name}`).catch((error) => {
@@ -142,6 +145,8 @@ export class Ledger {
         }),
       ),
     );
+    // A ledger of a hundred thousand clients is asked rarely: what answers it has others to answer.
+    this.rest = Math.max(LATELY_MS, REST * (performance.now() - began));
     this.clusters = clusters ?? this.clusters;
     this.clients = clients?.items ?? this.clients;
     this.peers = peers ?? this.peers;
@@ -175,8 +180,9 @@ export class Ledger {
     }
     this.refresh ||= window.setTimeout(() => {
       this.refresh = 0;
+      if (document.hidden) return; // asked again by the next event
       void this.lately().catch((error) => this.fail(error));
-    }, LATELY_MS);
+    }, this.rest);
     this.changed();
   }
 

@@ -134,6 +134,15 @@ def test_a_metric_that_an_update_does_not_state_is_none(server: Server) -> None:
     assert columns(server).metrics == {"loss": [None, 0.5]}
 
 
+def test_authors_who_name_many_metrics_make_no_answer_larger(server: Server) -> None:
+    for place in range(4):
+        named = {f"m{place}-{number}": 1.0 for number in range(31)}
+        server.publish(parents=[server.ledger_id], model=model(place), metrics={"accuracy": 0.5, **named})
+    part = columns(server)
+    assert len(part.metrics) == 24
+    assert part.metrics["accuracy"] == [None, 0.5, 0.5, 0.5, 0.5], "what most of them state"
+
+
 def test_what_a_page_has_is_not_sent_again_until_something_is_new(server: Server) -> None:
     first = server.get(v1.VIEW_UPDATES)
     known = {"if-none-match": first.headers["etag"]}

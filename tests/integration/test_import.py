@@ -1,13 +1,21 @@
 """``dag-acfl ledger import``: a bundle becomes a server's ledger, on either database."""
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from fl_core.wire import v1
 from ledger_server.admin.bundle import write_bundle
 from ledger_server.keys import create_key
 from tests.integration.test_cli import refused, run
+from tests.live import client_of
 from tests.sources import sound_ledger
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.usefixtures("configured_database")
@@ -36,3 +44,27 @@ def test_what_is_no_whole_ledger_of_this_key_is_refused(tmp_path: Path, capsys: 
     del source.models[sound.source().kept[sound.bob].header.model_digest]
     write_bundle(source, bundle)
     assert "fault: model-missing" in run(*command, code=1, capsys=capsys)
+
+
+def test_a_bundle_is_looked_at_by_a_server_of_its_own_that_ends_without_a_trace(tmp_path: Path) -> None:
+    bundle = tmp_path / "run.dagacfl"
+    write_bundle(sound_ledger().source(), bundle)
+    create_key(tmp_path / "run.dagacfl.key")
+    before = bundle.read_bytes()
+    command = [sys.executable, "-m", "dag_acfl", "ledger", "view", str(bundle)]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "TMPDIR": str(tmp_path),
+        "DAG_ACFL_DATABASE_URL": "sqlite:///x",
+    }
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = next(line for line in process.stdout if line.startswith("serving on ")).split()[-1]
+        with client_of(url) as client:
+            assert client.get("/ui/").status_code == 200
+            assert client.get(v1.VIEW_UPDATES).json()["transactions"] == 6
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    assert bundle.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.dagacfl", "run.dagacfl.key"]

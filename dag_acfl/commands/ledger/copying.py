@@ -39,7 +39,7 @@ def backup(
     from ledger_server.admin.backup import backup as copy  # noqa: PLC0415
 
     settings = settings_of_ledger(data_dir)
-    with _copying(verify=verify) as (show, check):
+    with copying(verify=verify) as (show, check):
         made = copy(settings, target, with_key=with_key, check=check, progress=show)
     typer.echo(f"{number_of(made.transactions, 'transaction')} in {target}" + ("" if verify else ", not verified"))
     if made.missing:
@@ -63,7 +63,7 @@ def restore(
     from ledger_server.keys import key_file  # noqa: PLC0415
 
     settings = settings_for(data_dir)
-    with _copying(verify=verify) as (show, check):
+    with copying(verify=verify) as (show, check):
         made = copy(settings, source, check=check, progress=show)
     typer.echo(
         f"{number_of(made.transactions, 'transaction')} in {settings.data_dir}" + ("" if verify else ", not verified")
@@ -88,7 +88,7 @@ def import_(
     from ledger_server.admin.importing import import_bundle  # noqa: PLC0415
 
     settings = settings_for(data_dir)
-    with Bundle(bundle) as source, _copying(verify=True) as (show, check):
+    with Bundle(bundle) as source, copying(verify=True) as (show, check):
         assert check is not None, "verify"
         check(source)
         done = import_bundle(source, settings, progress=show, now_ms=time.time_ns() // 1_000_000)
@@ -101,7 +101,7 @@ def import_(
 
 
 @contextmanager
-def _copying(*, verify: bool) -> "Iterator[tuple[Progress, Check | None]]":
+def copying(*, verify: bool) -> "Iterator[tuple[Progress, Check | None]]":
     """What a copy is to tell its progress to, and the proof that it must pass; None where it need not."""
     from ledger_server.admin.backup import BackupError  # noqa: PLC0415
 
