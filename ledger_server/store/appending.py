@@ -4,7 +4,7 @@ All other writers wait meanwhile, and every statement hands the interpreter to a
 all that must be known beforehand, and what is written goes to PostgreSQL without a wait for each.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from sqlalchemy import (
     bindparam,
     case,
     delete,
+    func,
     insert,
     literal_column,
     null,
@@ -25,7 +26,7 @@ from sqlalchemy import (
 from fl_core.dag.graph import bounded_by
 from fl_core.models import Buffer
 from fl_core.types import ZERO_ID, Digest, TxId, digest_of
-from ledger_server.store import pending
+from ledger_server.store import evidence, pending
 from ledger_server.store.blobs.protocol import BlobStore
 from ledger_server.store.engine import together
 from ledger_server.store.errors import StoreInconsistentError
@@ -40,7 +41,7 @@ class Entry:
     Attributes:
         stored: Admitted; its parents are stored, or stand before it among those that are appended with it.
         model: The bytes of its header's ``model_digest``; None: recorded as pruned, unless they are here.
-        attachment: The bytes of its header's ``attachment_digest``; None when it has none.
+        attachment: The bytes of its header's ``attachment_digest``; None when it has none, empty when it is archived.
         sketch: What is compared of the model, where that is a sketch; None: it is to be found again in the model.
     """
 
@@ -62,7 +63,7 @@ _BEFORE: Final = union_all(
         case((models.c.pruned_at_ms.is_(None) & models.c.base.is_(None), 1), else_=0),
     ).where(models.c.digest.in_(bindparam("models", expanding=True))),
     select(literal_column(f"{_ATTACHMENT}"), attachments.c.digest, null()).where(
-        attachments.c.digest.in_(bindparam("attachments", expanding=True))
+        attachments.c.digest.in_(bindparam("attachments", expanding=True)), func.length(attachments.c.data) > 0
     ),
 )
 _BY_IDS: Final = select(*STORED).where(transactions.c.id.in_(bindparam("ids", expanding=True)))
@@ -70,7 +71,7 @@ SET_WHOLE: Final = (
     update(models).where(models.c.digest == bindparam("of")).values(pruned_at_ms=None, base=None, packed_size=None)
 )
 DROP_SKETCHES: Final = delete(sketches).where(sketches.c.model.in_(bindparam("models", expanding=True)))
-_ADD: Final = {table: insert(table) for table in (models, sketches, attachments, transactions)}
+_ADD: Final = {table: insert(table) for table in (models, sketches, transactions)}
 
 
 def append(connection: Connection, blobs: BlobStore, entries: Sequence[Entry]) -> None:
@@ -88,12 +89,7 @@ def append(connection: Connection, blobs: BlobStore, entries: Sequence[Entry]) -
     places = _places(connection, entries, before.depths)
     with together(connection):
         _write_models(connection, blobs, entries, before.is_whole)
-        told = {
-            entry.stored.transaction.header.attachment_digest: entry.attachment
-            for entry in entries
-            if entry.attachment is not None
-        }
-        _add(connection, attachments, [{"digest": each, "data": told[each]} for each in told.keys() - before.attached])
+        told = _keep_attachments(connection, entries, before.attached)
         _add(connection, transactions, [_row(*each) for each in zip(entries, places, strict=True)])
         pending.adopt(connection, told)
 
@@ -187,6 +183,21 @@ def _write_models(
         connection.execute(DROP_SKETCHES, {"models": padded(folded)})  # one may have been packed
         about = [{"model": each, "digest": digest_of(sketch), "data": sketch} for each, sketch in folded.items()]
         _add(connection, sketches, about)
+
+
+def _keep_attachments(connection: Connection, entries: Sequence[Entry], here: Container[Digest]) -> list[Digest]:
+    """Store what new transactions name and is not here, or was archived; returns what they name."""
+    told: dict[Digest, bytes] = {}
+    last: dict[Digest, int] = {}  # the arrival of the last that names it
+    for entry in entries:
+        if entry.attachment is not None:
+            digest = entry.stored.transaction.header.attachment_digest
+            told[digest], last[digest] = told.get(digest) or entry.attachment, entry.stored.arrival
+    if lacking := {digest: data for digest, data in told.items() if digest not in here}:
+        connection.execute(evidence.KEEP, [{"digest": digest, "data": data} for digest, data in lacking.items()])
+    if archived := [last[digest] for digest, data in lacking.items() if data == evidence.ARCHIVED]:
+        evidence.reaches(connection, max(archived))
+    return list(told)
 
 
 def _row(entry: Entry, new: StoredTransaction) -> dict[str, Any]:

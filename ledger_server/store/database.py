@@ -157,6 +157,7 @@ class Database:
             else:
                 with self.engine.connect() as connection:
                     connection.execute(text("VACUUM FULL model_pieces"))
+                    connection.execute(text("VACUUM FULL attachments"))
 
     def shorten_log(self) -> None:
         """Give the room of SQLite's log back to the file system, unless a reader stands in the way.

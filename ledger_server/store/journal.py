@@ -6,7 +6,7 @@ What it promises:
 * arrivals count 0, 1, 2, … without gaps in the order of commit, so that ``page(after=cursor)`` misses nothing
   and never shows a transaction before its parents;
 * transactions, parents and models never change; only selections that nobody published, and the bytes of models that
-  are recorded as pruned, are ever deleted.
+  are recorded as pruned and of evidence that is archived, are ever deleted.
 
 An append is one write transaction (``Database.writing``), which excludes all other writers. Inside it the store sees
 whether the journal is where the writer expects it, and only then writes: so arrivals have no gaps, and a commit whose
@@ -54,12 +54,13 @@ from fl_core.models import Buffer, ModelLayout
 from fl_core.step_coding import CODED_HEAD_BYTES, LEAST_BYTES, base_of, decode_step, is_coded
 from fl_core.sync.items import Item
 from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of
-from ledger_server.store import acts, appending, pending
+from ledger_server.store import acts, appending, evidence, pending
 from ledger_server.store.appending import DROP_SKETCHES, SET_WHOLE, Entry
 from ledger_server.store.blobs.protocol import BlobStore, MemoryReader, ModelReader
 from ledger_server.store.database import Database
 from ledger_server.store.engine import together
 from ledger_server.store.errors import LedgerExistsError, StoreError, StoreInconsistentError
+from ledger_server.store.evidence import Named
 from ledger_server.store.schema import REVISION
 from ledger_server.store.stored import STORED, StoredTransaction, stored_of
 from ledger_server.store.tables import (
@@ -193,6 +194,8 @@ _IS_PRUNED = select(exists().where(models.c.digest == bindparam("digest"), model
 _PRUNED_COUNT = select(func.count()).select_from(models).where(models.c.pruned_at_ms.is_not(None))
 _SUMMARY = select(summaries.c.data, summaries.c.digest).join(journal, journal.c.epoch == summaries.c.epoch)
 _CHECKPOINTS = select(checkpoints.c.served).order_by(checkpoints.c.member)
+_ARCHIVED = select(journal.c.archived)
+_GENESIS_ATTACHMENT = select(transactions.c.attachment_digest).where(transactions.c.arrival == 0)
 _GENESIS_MODEL = select(transactions.c.model_digest).where(transactions.c.arrival == 0)
 _TO_PRUNE = select(models.c.digest, models.c.size).where(
     models.c.digest.in_(bindparam("digests", expanding=True)),
@@ -473,9 +476,54 @@ class Store:
             yield from map(stored_of, few_at_a_time.execute(_CARRYING, {"digests": digests}))
 
     def attachment(self, digest: Digest) -> bytes | None:
-        """A genesis document, or a selection's evidence."""
+        """A genesis document, or a selection's evidence; empty: it was archived."""
         data: bytes | None = self._scalar(_ATTACHMENT, digest=digest)
         return data
+
+    # -- evidence that is archived ------------------------------------------------------------------
+
+    def archived(self) -> int:
+        """How many transactions there are up to the last whose evidence was archived; 0: none was."""
+        return int(self._scalar(_ARCHIVED) or 0)
+
+    def evidence_here(self, digests: Sequence[Digest]) -> dict[Digest, int]:
+        """Of these attachments those that are here, and their sizes in bytes."""
+        found: dict[Digest, int] = {}
+        for batch in _batches(digests, _IDS_PER_QUERY):
+            with self.database.reading() as connection:
+                found |= evidence.here(connection, batch)
+        return found
+
+    def named(self, *, after: int, limit: int) -> list[Named]:
+        """At most ``limit`` transactions with arrivals beyond ``after`` (-1: from genesis), in order."""
+        with self.database.reading() as connection:
+            return evidence.named(connection, after=after, limit=limit)
+
+    def archive(self, digests: Sequence[Digest], *, known: int, up_to: int) -> dict[Digest, int]:
+        """Let go of evidence that an archive holds, durably; ``attachment`` answers with nothing for it.
+
+        Publications wait meanwhile, so some hundreds at a time. One that an update of arrival ``known`` or later
+        carries is left: the caller has not seen that update.
+
+        Args:
+            digests: Of evidence; what is archived already is passed over.
+            known: How many transactions the caller knew when it decided.
+            up_to: How many there are up to the last that carries one of these.
+
+        Returns:
+            What went, and the sizes in bytes.
+
+        Raises:
+            StoreUnavailableError: Nothing goes.
+            StoreInconsistentError: The genesis document is among them.
+        """
+        with self.database.writing(durable=True) as connection:
+            if connection.execute(_GENESIS_ATTACHMENT).scalar_one_or_none() in digests:
+                raise StoreInconsistentError("the genesis document is never archived")
+            gone = evidence.empty(connection, digests, known=known)
+            if gone:
+                evidence.reaches(connection, up_to - 1)
+        return gone
 
     # -- what a server sums up ----------------------------------------------------------------------
 

@@ -5,8 +5,9 @@ both databases. What the tables themselves refuse, no fault of the program can w
 
 * a transaction without its model's row or its attachment (foreign keys);
 * two transactions of one arrival or of one id;
-* any change of a transaction, an attachment or a member's act (triggers, which the migrations make). Selections may
-  go, and a model be marked as pruned or not.
+* any change of a transaction, an attachment or a member's act (triggers, which the migrations make), but that an
+  attachment may be emptied, once an archive holds it, and come back. Selections may go, and a model be marked as pruned
+  or not.
 
 Ids are 32 raw bytes (``HexBytes``), not 64 digits: half as long in every index, and what the header holds. Tables of
 large rows have SQLite's rowids: without them it reads a dozen models in full to find the place of a new one. Nothing
@@ -89,6 +90,8 @@ journal: Table = Table(
     Column("changes", BigInteger, nullable=False, server_default=text("0")),
     # The public key of the server that serves it; null: it has not been served, or not since it was put back.
     _hex("server_key", nullable=True),
+    # How many transactions there are up to the last whose evidence was archived.
+    Column("archived", BigInteger, nullable=False, server_default=text("0")),
     CheckConstraint("number = 1", name="one_row"),
     _long("epoch", 16),
     _long("id", 16),
@@ -138,6 +141,7 @@ attachments: Table = Table(
     "attachments",
     metadata,
     _hex("digest", primary_key=True),
+    # Empty: an archive holds it (``store.evidence``).
     _bytes("data"),
     _long("digest", 32),
 )

@@ -135,7 +135,7 @@ def test_an_older_database_is_upgraded_by_who_serves_it_and_by_nobody_else(datab
     engine = make_engine(parse_url(database_url))
     older = schema._revisions()[-2]
     with engine.begin() as connection:
-        connection.execute(text("ALTER TABLE journal DROP COLUMN server_key"))
+        connection.execute(text("ALTER TABLE journal DROP COLUMN archived"))
         connection.execute(text(f"UPDATE alembic_version SET version_num = '{older}'"))
     with pytest.raises(SchemaBehindError, match=f"revision {older}, .* run: dag-acfl db upgrade"):
         open_store(database_url, data_dir=tmp_path)

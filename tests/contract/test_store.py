@@ -279,8 +279,13 @@ def test_a_row_says_how_deep_a_transaction_lies_and_what_bounds_its_step(
             connection.execute(text(f"DROP INDEX ix_transactions_{name}"))
         for name in ("depth", "bounded_by"):
             connection.execute(text(f"ALTER TABLE transactions DROP COLUMN {name}"))
-        for name in ("changes", "server_key"):
+        for name in ("changes", "server_key", "archived"):
             connection.execute(text(f"ALTER TABLE journal DROP COLUMN {name}"))
+        if not ledger.database.is_sqlite:
+            for name in ("delete", "update"):
+                connection.execute(text(f"DROP TRIGGER attachments_no_{name} ON attachments"))
+            trigger = "BEFORE UPDATE OR DELETE ON attachments FOR EACH ROW EXECUTE FUNCTION ledger_never_changes()"
+            connection.execute(text(f"CREATE TRIGGER attachments_no_change {trigger}"))
         connection.execute(text("DROP INDEX ix_models_base"))
         for name in ("base", "packed_size"):
             connection.execute(text(f"ALTER TABLE models DROP COLUMN {name}"))
