@@ -13,7 +13,14 @@ from urllib.parse import urlsplit
 from dag_acfl.commands.options import retries_shown
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.transaction import Header, Kind, Transaction
-from fl_core.errors import DigestMismatchError, GenesisError, ModelPrunedError, ParameterError, UnknownError
+from fl_core.errors import (
+    DigestMismatchError,
+    EvidenceArchivedError,
+    GenesisError,
+    ModelPrunedError,
+    ParameterError,
+    UnknownError,
+)
 from fl_core.types import Digest, TxId
 from fl_core.verify import LedgerSource
 from ledger_server.admin.bundle import Bundle
@@ -98,6 +105,8 @@ class ServerSource:
         self._carriers: dict[str, str] = {}
         """Of each attachment, a transaction that carries it."""
         self._pruned: set[str] = set()
+        self._archived: set[str] = set()
+        self.is_archive: bool = False
 
     @property
     def ledger(self) -> str:
@@ -136,6 +145,9 @@ class ServerSource:
             return None
         try:
             return self._client.attachment_bytes(carrier)
+        except EvidenceArchivedError:
+            self._archived.add(digest)
+            return None
         except UnknownError:
             return None
         except DigestMismatchError:
@@ -174,6 +186,10 @@ class ServerSource:
     def is_pruned(self, digest: Digest) -> bool:
         """Whether the server answered ``model_size`` that it has pruned this model."""
         return digest in self._pruned
+
+    def is_archived(self, digest: Digest) -> bool:
+        """Whether the server answered ``attachment`` that this evidence was archived."""
+        return digest in self._archived
 
     def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
         """A piece of a model that ``model_size`` has fetched."""

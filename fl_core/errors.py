@@ -25,6 +25,7 @@
     │   ├── TransactionUnknownError      transaction-unknown
     │   ├── ModelUnknownError            model-unknown
     │   ├── ModelPrunedError             model-pruned
+    │   ├── EvidenceArchivedError        evidence-archived
     │   ├── BaseUnknownError             base-unknown
     │   ├── SelectionUnknownError        selection-unknown
     │   └── CursorUnknownError           cursor-unknown
@@ -240,6 +241,12 @@ class ModelPrunedError(UnknownError):
     def __init__(self, message: str = "the model was pruned here", *, digest: str = "") -> None:
         super().__init__(message)
         self.digest = digest
+
+
+class EvidenceArchivedError(UnknownError):
+    """The evidence was moved to an archive (``dag-acfl ledger archive``), which the server's operator has."""
+
+    code = "evidence-archived"
 
 
 class BaseUnknownError(UnknownError):

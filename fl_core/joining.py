@@ -1,15 +1,17 @@
 """Joining a ledger whose old models are gone: a member's checkpoint stands for them.
 
-Pruning drops models only, so a server that joins takes every header, signature and piece of evidence from its peers'
-journals, and checks them. For updates whose models nobody serves any more it takes a member's word instead:
+A server that joins takes every header, signature and piece of evidence from its peers' journals, and checks them. For
+updates whose models nobody serves any more, and for evidence that was archived, it takes a member's word instead:
 
     served = ServedCheckpoint(answer)                    # the member's signature, and the ids that it stands for
     check_checkpoint(served, ledger=…, members=…, …)     # whether this ledger takes it
     served.stands_for(update)                            # then the update needs no model
+    update in served                                     # then it needs no evidence
 
 The norms in it bound nothing: an update that came without its model counts as one of the ledger's ``max_norm``.
-A member's horizon lies behind the newest update whose model it has dropped: above it every model is had and every rule
-is asked. What can still be chosen comes with its model or not at all, wherever it lies.
+A member's horizon lies behind the newest update whose model it has dropped or whose evidence it has archived: above it
+every model is had and every rule is asked. What can still be chosen comes with its model or not at all, wherever it
+lies.
 """
 
 import struct
@@ -102,7 +104,8 @@ class LedgerState:
     Attributes:
         ledger: Id of its ledger.
         arrivals: All updates with their receipts, genesis first, in the member's order of arrival; read once.
-        below: How many of them lie below the horizon: up to the last whose model the member has dropped.
+        below: How many of them lie below the horizon: up to the last whose model the member has dropped, or whose
+            evidence it has archived.
         eligible: What can be chosen: each author's newest, inside the freshness window.
         members_version: Of the list of members.
         acts: Number and id of each act in effect.

@@ -19,7 +19,8 @@ A model that the source says was pruned is no fault: header, signatures and evid
 cannot be proven then, its own bytes, its children's norms, the averages that it is part of, is counted, not passed
 over, and so is how many of them stand below the horizon of a member's checkpoint, by which the source joined: for these
 there is a member's signed word beside the source's. Genesis's model is never pruned, and an author's newest is not by
-a server that keeps the policy.
+a server that keeps the policy. Nor is it a fault where the source says that evidence was archived: it is looked for in
+the archives that are given beside it, or counted. An archive is the beginning of a ledger with genesis's model alone.
 
 What a fault hides is not reported a second time: a transaction whose header was altered is named once,
 and not again for each signature that can no longer fit. Choices of tips are not recomputed (rule 4 of the
@@ -101,6 +102,13 @@ class LedgerSource(Protocol):
     def is_pruned(self, digest: Digest) -> bool:
         """Whether the source says that it dropped this model by policy; asked of models that are not there."""
 
+    def is_archived(self, digest: Digest) -> bool:
+        """Whether the source says that this attachment is in an archive; asked of attachments that are not there."""
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether it is one: the beginning of a ledger, with the evidence that was taken out of it, without models."""
+
     def acts(self) -> bytes:
         """The members' signed acts, one behind the other (``fl_core.dag.acts``)."""
 
@@ -127,6 +135,7 @@ class FaultKind(StrEnum):
     STEP_TOO_LONG = "step-too-long"
     ATTACHMENT_MISSING = "attachment-missing"
     ATTACHMENT_CORRUPT = "attachment-corrupt"
+    ARCHIVE_MISMATCH = "archive-mismatch"
     EVIDENCE_MALFORMED = "evidence-malformed"
     EVIDENCE_MISMATCH = "evidence-mismatch"
     AGGREGATE_MISMATCH = "aggregate-mismatch"
@@ -190,6 +199,7 @@ class VerifyProgress:
         unprovable: Different averages that cannot be recomputed because a model of theirs was pruned.
         acts: Members' acts that are in effect.
         vouched: Authors without a key: that they published what they did, only servers say.
+        archived: Different selections whose evidence is in an archive that was not given.
     """
 
     checked: int
@@ -201,21 +211,33 @@ class VerifyProgress:
     acts: int = 0
     vouched: AbstractSet[AuthorId] = frozenset()
     vouched_models: int = 0
+    archived: int = 0
 
 
-def verify(source: LedgerSource, *, progress: Callable[[VerifyProgress], None] | None = None) -> Iterator[Finding]:
+def verify(
+    source: LedgerSource,
+    *,
+    archives: Sequence[LedgerSource] = (),
+    progress: Callable[[VerifyProgress], None] | None = None,
+) -> Iterator[Finding]:
     """Check a ledger; yields what is wrong as it is found, nothing for a sound ledger.
 
+    Args:
+        source: The ledger.
+        archives: Archives of it, in which evidence is looked for that is not there.
+        progress: Told how far it is.
+
     Raises:
-        Exception: Only what ``source`` itself raises (a broken container, a lost connection).
+        Exception: Only what ``source`` and ``archives`` raise themselves (a broken container, a lost connection).
     """
-    yield from _Verification(source, progress or (lambda _: None)).run()
+    yield from _Verification(source, progress or (lambda _: None), archives).run()
 
 
 @dataclass(slots=True)
 class _Verification:
     source: LedgerSource
     progress: Callable[[VerifyProgress], None]
+    archives: Sequence[LedgerSource]
     records: dict[str, Transaction] = field(default_factory=dict)
     """Those whose bytes hash to their id."""
     given: set[str] = field(default_factory=set)
@@ -248,9 +270,12 @@ class _Verification:
     """Authors whose models the members have erased."""
     recomputed: int = 0
     unprovable: int = 0
+    archived: set[Digest] = field(default_factory=set)
+    """Attachments that are in an archive which was not given."""
 
     def run(self) -> Iterator[Finding]:
         yield from self._read_records()
+        yield from self._check_archives()
         yield from self._read_genesis()
         yield from self._read_checkpoints()
         yield from self._check_acts()
@@ -258,7 +283,8 @@ class _Verification:
         for checked, id_ in enumerate(TopologicalSorter(parents).static_order(), start=1):
             yield from self._check(id_)
             counts = len(self.norms), self.recomputed, len(self.pruned), self.unprovable, self.acts, self.vouched
-            self.progress(VerifyProgress(checked, len(self.records), *counts, len(self.vouched_models)))
+            elsewhere = len(self.vouched_models), len(self.archived)
+            self.progress(VerifyProgress(checked, len(self.records), *counts, *elsewhere))
         if self.ledger is not None:
             yield from self._check_newest(self.ledger)
 
@@ -266,7 +292,7 @@ class _Verification:
         oldest_fresh_ms = ledger.graph.now_ms - ledger.genesis.window_ms
         for newest in ledger.graph.newest_nodes():
             is_gone = newest.model_digest in self.pruned and newest.author not in self.erased
-            if is_gone and newest.received_at_ms >= oldest_fresh_ms:
+            if is_gone and not self.source.is_archive and newest.received_at_ms >= oldest_fresh_ms:
                 message = f"model {newest.model_digest} is said to be pruned: its author's newest, and it is fresh"
                 yield Finding(FaultKind.NEWEST_PRUNED, newest.id, message)
             if self.genesis is not None and self.genesis.authors.name == "listed" and newest.author not in self.listed:
@@ -304,6 +330,15 @@ class _Verification:
                 message = f"the author used sequence {header.sequence} before, in {first}"
                 yield Finding(FaultKind.DUPLICATE_SEQUENCE, claimed, message)
 
+    def _check_archives(self) -> Iterator[Finding]:
+        for archive in self.archives:
+            if archive.ledger != self.source.ledger:
+                message = f"an archive is of another ledger, {archive.ledger}"
+                yield Finding(FaultKind.ARCHIVE_MISMATCH, None, message)
+            elif unknown := sum(claimed not in self.given for claimed, _ in archive.transactions()):
+                message = f"an archive holds {unknown} transactions that are not here"
+                yield Finding(FaultKind.ARCHIVE_MISMATCH, None, message)
+
     def _read_genesis(self) -> Iterator[Finding]:
         found = [id_ for id_ in self.records if self._header(id_).kind is Kind.GENESIS]
         if not found:
@@ -323,6 +358,7 @@ class _Verification:
         if isinstance(document, Finding):
             yield document
             return
+        assert document is not None, "genesis is never archived"
         try:
             self.genesis = parse_genesis(document)
             norm = self._norm_of(header)
@@ -511,10 +547,15 @@ class _Verification:
             except ModelError as error:
                 self.model_faults[digest] = FaultKind.MODEL_INVALID, str(error)
 
-    def _attachment(self, id_: str, header: Header, what: str) -> bytes | Finding:
+    def _attachment(self, id_: str, header: Header, what: str) -> bytes | Finding | None:
+        """What a header names; None where it is in an archive that was not given."""
         digest = header.attachment_digest
-        content = self.source.attachment(digest)
+        places = (self.source, *self.archives)
+        content = next((found for place in places if (found := place.attachment(digest)) is not None), None)
         if content is None:
+            if header.kind is Kind.UPDATE and self.source.is_archived(digest):
+                self.archived.add(digest)
+                return None
             return Finding(FaultKind.ATTACHMENT_MISSING, id_, f"the {what} {digest} is missing")
         if (computed := digest_of(content)) != digest:
             message = f"the bytes kept as {what} {digest} hash to {computed}"
@@ -523,6 +564,8 @@ class _Verification:
 
     def _check_evidence(self, id_: str, header: Header) -> Iterator[Finding]:
         encoded = self._attachment(id_, header, "selection evidence")
+        if encoded is None:
+            return
         if isinstance(encoded, Finding):
             yield encoded
             return

@@ -61,6 +61,7 @@ from ledger_server.selecting import ForwardedEvidence, SelectionService
 from ledger_server.store.appending import Entry
 from ledger_server.store.engine import LOG_BYTES
 from ledger_server.store.errors import StoreError, StoreInconsistentError, StoreUnavailableError
+from ledger_server.store.evidence import ARCHIVED
 from ledger_server.store.journal import Store
 from ledger_server.store.stored import StoredTransaction
 from ledger_server.windows import Windows
@@ -125,7 +126,8 @@ class Received:
 
     Attributes:
         transaction: Header and signatures have been checked.
-        attachment: The bytes that its header names; still to be checked.
+        attachment: The bytes that its header names; still to be checked. Empty: its evidence was archived, and a
+            member's checkpoint stands for it.
         model: Bytes that hash to the digest that it names, to be checked for the rest; None where nobody has them and a
             member's checkpoint stands for them.
         norm: A bound of it, where the model is None: then the norm rule is not asked.
@@ -391,7 +393,8 @@ class LedgerService(LedgerView):
             )
         if self.ledger.graph.find(transaction.id, header) is not None:
             return None
-        check_parents(header, None if update.attachment is None else parse_evidence(update.attachment))
+        if update.attachment != ARCHIVED:
+            check_parents(header, None if update.attachment is None else parse_evidence(update.attachment))
         ledger = self.ledger.beside(beside.nodes)
         self._require_parents(header.parents, beside.nodes)
         together = [parent for parent in header.parents if parent in beside.nodes]

@@ -15,7 +15,7 @@ from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
 from fl_core.dag.steps import StepBound
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import CursorUnknownError, GenesisError, TransactionUnknownError
+from fl_core.errors import CursorUnknownError, EvidenceArchivedError, GenesisError, TransactionUnknownError
 from fl_core.ledger import Ledger
 from fl_core.node import LedgerNode
 from fl_core.retention import Retention
@@ -27,6 +27,7 @@ from ledger_server.history import JournalNodes
 from ledger_server.model_store import CachedModelStore
 from ledger_server.row_file import RowFile
 from ledger_server.store.errors import StoreUnavailableError, SupersededError
+from ledger_server.store.evidence import ARCHIVED
 from ledger_server.store.journal import REPLAY_PAGE, Position, Store
 from ledger_server.store.schema import head
 from ledger_server.store.stored import StoredTransaction
@@ -286,11 +287,16 @@ class LedgerView:
 
         Raises:
             TransactionUnknownError: The transaction is not here, or has no attachment.
+            EvidenceArchivedError: It was moved to an archive.
         """
         header = self.view(transaction).stored.transaction.header
         found = None if header.attachment_digest == ZERO_ID else self.store.attachment(header.attachment_digest)
         if found is None:
             raise TransactionUnknownError(f"transaction {transaction[:16]}… has no attachment", transaction=transaction)
+        if found == ARCHIVED:
+            raise EvidenceArchivedError(
+                f"the evidence of transaction {transaction[:16]}… was moved to an archive; ask this server's operator"
+            )
         return found
 
     def _is_visible(self, stored: StoredTransaction) -> bool:

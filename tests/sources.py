@@ -29,6 +29,8 @@ class MemorySource:
     decided: list[SignedAct] = field(default_factory=list)
     joined_by: list[bytes] = field(default_factory=list)
     recorded: dict[str, bytes] = field(default_factory=dict)
+    away: set[Digest] = field(default_factory=set)
+    is_archive: bool = False
 
     @classmethod
     def of(cls, tiny: TinyLedger) -> "MemorySource":
@@ -61,6 +63,9 @@ class MemorySource:
 
     def is_pruned(self, digest: Digest) -> bool:
         return digest in self.dropped
+
+    def is_archived(self, digest: Digest) -> bool:
+        return digest in self.away
 
     def acts(self) -> bytes:
         return encode_signed_acts(self.decided)

@@ -34,7 +34,7 @@ from fl_core.sync.model_fetches import ModelFetches
 from fl_core.sync.peer_table import PeerTable
 from fl_core.sync.pending import PendingPool, PendingTransaction
 from fl_core.sync.request_queue import RequestQueue
-from fl_core.types import AuthorId, Digest, TxId, digest_of
+from fl_core.types import AuthorId, Digest, TxId
 
 MAX_REFUSED: Final = 10_000
 """Ids of refused transactions that are remembered, so that they are not fetched again."""
@@ -94,6 +94,8 @@ class Inbound:
         self._checkpoints = {each.checkpoint.member: each for each in checkpoints}
         self._unserved: dict[Digest, set[Peer]] = {}
         """Models that nobody serves, and who has pruned each and may have a checkpoint that stands for it."""
+        self._archivists: set[Peer] = set()
+        """Who has archived evidence, and may have a checkpoint of the updates that name it."""
         self._checkpoint_asked_of: Peer | None = None
         self._checkpoint_after_s: dict[Peer, float] = {}
         """When each peer that has answered may be asked for its checkpoint again."""
@@ -199,6 +201,12 @@ class Inbound:
         if transaction in self._ledger or transaction in self.pending or transaction in self._refused:
             self.queue.settled(transaction)
             return []
+        if bundle.is_without_evidence and not self._may_lack_evidence(transaction, peer, now_s):
+            return self._no_source(transaction, peer, now_s, for_good=True)
+        return self._check_and_keep(bundle, peer, now_s)
+
+    def _check_and_keep(self, bundle: TransactionBundle, peer: Peer, now_s: float) -> list[Effect]:
+        transaction = bundle.id
         told: list[Effect] = []
         try:
             self._check_bundle(bundle)
@@ -212,9 +220,7 @@ class Inbound:
             told = self.invalid(peer, str(error), now_s)
         if told:
             return [*told, *self._refuse(transaction, now_s)]
-        attachment = bundle.attachment
-        named = bundle.transaction.header.attachment_digest
-        if bundle.lacks_attachment or (attachment is not None and digest_of(attachment) != named):
+        if bundle.has_wrong_attachment:
             return self._bad_copy(transaction, peer, "its attachment is not the one that it names", now_s)
         sources = self.queue.sources(transaction)
         connected = self.pending.add(bundle, from_peer=peer, sources=sources, now_s=now_s)
@@ -226,6 +232,18 @@ class Inbound:
             self.queue.add(parent, peer)  # who holds the child holds its parents
         self._fetch_models(connected)
         return []
+
+    def _may_lack_evidence(self, transaction: TxId, peer: Peer, now_s: float) -> bool:
+        """Whether to take an update in whose evidence a peer has archived: nobody else is left to ask, and a checkpoint
+        has it below its horizon. One is asked for where it is lacking; until then the peer's journal lists it again.
+        """
+        if any(each != peer and self._peers[each].is_reachable for each in self.queue.sources(transaction)):
+            return False
+        if any(transaction in each for each in self._checkpoints.values()):
+            return True
+        if now_s >= self._checkpoint_after_s.get(peer, now_s):
+            self._archivists.add(peer)
+        return False
 
     def _check_bundle(self, bundle: TransactionBundle) -> None:
         header_bytes, attachment_bytes = len(bundle.transaction.header_bytes), len(bundle.attachment or b"")
@@ -317,11 +335,12 @@ class Inbound:
         self._unserved[digest] = {each for each in hopes if now_s >= self._checkpoint_after_s.get(each, now_s)}
         return self._go_without(digest, now_s)
 
-    # -- without models ---------------------------------------------------------------------------
+    # -- without models or evidence ---------------------------------------------------------------
 
     def is_checkpoint_due(self, peer: Peer) -> bool:
         """Whether this peer's checkpoint is asked for now; one peer is asked at a time."""
-        if self._checkpoint_asked_of is None and any(peer in hopes for hopes in self._unserved.values()):
+        is_hope = peer in self._archivists or any(peer in hopes for hopes in self._unserved.values())
+        if self._checkpoint_asked_of is None and is_hope:
             self._checkpoint_asked_of = peer
             return True
         return False
@@ -339,6 +358,9 @@ class Inbound:
             self._checkpoint_after_s[peer] = now_s + self._limits.checkpoint_interval_s
         if served is not None:
             self._checkpoints[served.checkpoint.member] = served
+            if peer in self._archivists:
+                self._peers[peer].pull.hurry()
+        self._archivists.discard(peer)
         effects: list[Effect] = []
         for digest in list(self._unserved):
             if digest in self._unserved:  # no descendant of one that was dropped just now

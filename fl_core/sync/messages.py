@@ -23,7 +23,7 @@ from fl_core.dag.transaction import Transaction
 from fl_core.joining import ServedCheckpoint
 from fl_core.models import Buffer
 from fl_core.sync.summary import StateSummary
-from fl_core.types import ZERO_ID, Digest, PublicKey, TxId
+from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of
 
 Peer: TypeAlias = PublicKey
 """A peer is its key; addresses are the caller's."""
@@ -49,7 +49,10 @@ MAX_ANNOUNCED_MODEL_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TransactionBundle:
-    """A transaction as it travels: exact header bytes and signatures, and its attachment where it has one."""
+    """A transaction as it travels: exact header bytes and signatures, and its attachment where it has one.
+
+    An empty attachment says that the sender has archived it.
+    """
 
     transaction: Transaction
     attachment: bytes | None = None
@@ -65,9 +68,16 @@ class TransactionBundle:
         return len(self.transaction.header_bytes) + 256 + len(self.attachment or b"")
 
     @property
-    def lacks_attachment(self) -> bool:
-        """Whether the header names an attachment that did not come along, or none came that it names."""
-        return (self.attachment is None) != (self.transaction.header.attachment_digest == ZERO_ID)
+    def is_without_evidence(self) -> bool:
+        """Whether the sender has archived the evidence that the header names."""
+        return self.attachment == b"" and self.transaction.header.attachment_digest != ZERO_ID
+
+    @property
+    def has_wrong_attachment(self) -> bool:
+        """Whether the attachment is not the one that the header names, nor archived."""
+        named = self.transaction.header.attachment_digest
+        came = ZERO_ID if self.attachment is None else digest_of(self.attachment)
+        return came != named and not self.is_without_evidence
 
 
 @dataclass(frozen=True, slots=True)

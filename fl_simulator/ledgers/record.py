@@ -145,6 +145,15 @@ class Record:
         """Whatever is not kept was dropped: nothing else is ever missing."""
         return digest not in self._kept
 
+    @property
+    def is_archive(self) -> bool:
+        """See ``LedgerSource``: all of it is here."""
+        return False
+
+    def is_archived(self, _: Digest) -> bool:
+        """See ``LedgerSource``."""
+        return False
+
     def acts(self) -> bytes:
         """See ``LedgerSource``: nobody decides anything in a simulation."""
         return b""

@@ -8,7 +8,11 @@ An uncompressed POSIX tar (``tar tf`` lists it; models do not compress), in this
     models/<digest>.safetensors
     acts.bin                    where members have decided something: their signed acts (docs/protocol.md)
     pruned.txt                  where models were pruned: their digests, ascending, one a line
+    archived.txt                where evidence was archived: its digests, likewise
     checkpoints.bin             where the server joined by checkpoints: 4 bytes length each, then ``fl_core.joining``'s
+
+An archive (``ledger_server.admin.archive``) is one too: its manifest says ``"archive": true``, it holds the beginning
+of a ledger, and of the models genesis's alone.
 
 The reader takes only what the writer writes: plain files with these names, each once. It never unpacks
 anything to disk, so a name can lead nowhere, and it reads no more at a time than the caps below or one
@@ -21,7 +25,7 @@ import re
 import struct
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -39,6 +43,7 @@ MANIFEST: Final = "manifest.json"
 TRANSACTIONS: Final = "transactions.jsonl"
 ACTS: Final = "acts.bin"
 PRUNED: Final = "pruned.txt"
+ARCHIVED: Final = "archived.txt"
 
 MAX_MANIFEST_BYTES: Final = 1 << 16
 MAX_LINE_BYTES: Final = 1 << 18
@@ -54,7 +59,7 @@ _LENGTH: Final = struct.Struct(">I")
 _DIGEST_LINE: Final = 65
 _DIGEST: Final = re.compile(rb"[0-9a-f]{64}")
 _NAME: Final = re.compile(
-    r"manifest\.json|transactions\.jsonl|pruned\.txt|acts\.bin|checkpoints\.bin|attachments/[0-9a-f]{64}\.json|models/[0-9a-f]{64}\.safetensors"
+    r"manifest\.json|transactions\.jsonl|pruned\.txt|archived\.txt|acts\.bin|checkpoints\.bin|attachments/[0-9a-f]{64}\.json|models/[0-9a-f]{64}\.safetensors"
 )
 
 
@@ -70,7 +75,8 @@ def write_bundle(source: LedgerSource, path: Path, *, progress: Callable[[int, i
     It holds every model, so only its owner may read it (0600, as ``mkstemp`` makes it).
 
     Args:
-        source: The ledger. What it lacks is left out, as ``verify`` will say; what it says was pruned is named.
+        source: The ledger. What it lacks is left out, as ``verify`` will say; what it says was pruned or archived is
+            named.
         path: The file to make or replace.
         progress: Called with the number of files written and their total.
 
@@ -112,6 +118,7 @@ def _write(source: LedgerSource, file: BinaryIO, lines: IO[bytes], progress: Cal
         "version": installed_version(),
         "ledger": source.ledger,
         "transactions": count,
+        **({"archive": True} if source.is_archive else {}),
     }
     total = len(attachments) + len(models)
     pruned: list[Digest] = []
@@ -120,10 +127,7 @@ def _write(source: LedgerSource, file: BinaryIO, lines: IO[bytes], progress: Cal
         size = lines.tell()
         lines.seek(0)
         tar.addfile(_member(TRANSACTIONS, size), lines)
-        for done, digest in enumerate(attachments, start=1):
-            if (attachment := source.attachment(digest)) is not None:
-                _add(tar, f"attachments/{digest}.json", attachment)
-            progress(done, total)
+        archived = _add_attachments(tar, source, attachments, lambda done: progress(done, total))
         for done, digest in enumerate(models, start=len(attachments) + 1):
             if (model_size := source.model_size(digest)) is not None:
                 member = _member(f"models/{digest}.safetensors", model_size)
@@ -132,11 +136,25 @@ def _write(source: LedgerSource, file: BinaryIO, lines: IO[bytes], progress: Cal
                 pruned.append(digest)
             progress(done, total)
         checkpoints = b"".join(_LENGTH.pack(len(each)) + each for each in source.checkpoints())
-        names = "".join(f"{digest}\n" for digest in sorted(pruned)).encode("ascii")
-        for name, data in ((ACTS, source.acts()), (CHECKPOINTS, checkpoints), (PRUNED, names)):
+        lists = ((PRUNED, _lines(pruned)), (ARCHIVED, _lines(archived)))
+        for name, data in ((ACTS, source.acts()), (CHECKPOINTS, checkpoints), *lists):
             if data:
                 _add(tar, name, data)
     return count
+
+
+def _add_attachments(
+    tar: tarfile.TarFile, source: LedgerSource, digests: Iterable[Digest], progress: Callable[[int], None]
+) -> list[Digest]:
+    """Write those that the source has; which of the others it has archived."""
+    archived: list[Digest] = []
+    for done, digest in enumerate(digests, start=1):
+        if (attachment := source.attachment(digest)) is not None:
+            _add(tar, f"attachments/{digest}.json", attachment)
+        elif source.is_archived(digest):
+            archived.append(digest)
+        progress(done)
+    return archived
 
 
 def _line(claimed: str, transaction: Transaction) -> bytes:
@@ -148,6 +166,10 @@ def _line(claimed: str, transaction: Transaction) -> bytes:
         "receipt": transaction.receipt.encode().hex(),
     }
     return json.dumps(content, separators=(",", ":")).encode() + b"\n"
+
+
+def _lines(digests: list[Digest]) -> bytes:
+    return "".join(f"{digest}\n" for digest in sorted(digests)).encode("ascii")
 
 
 def _member(name: str, size: int) -> tarfile.TarInfo:
@@ -183,6 +205,8 @@ class Bundle:
         count: The number of transactions, as the manifest says.
         version: Of the program that wrote it.
         pruned: How many models it says were pruned.
+        archived: How many attachments it says were archived.
+        is_archive: See ``LedgerSource``.
 
     Raises:
         BundleError: Not a bundle; the message says what is wrong.
@@ -194,9 +218,10 @@ class Bundle:
         self._file = path.open("rb")
         try:
             self._members = _index(self._file)
-            self.ledger, self.count, self.version = self._manifest()
-            self._pruned = self._read_pruned()
+            self.ledger, self.count, self.version, self.is_archive = self._manifest()
+            self._pruned, self._archived = self._read_digests(PRUNED), self._read_digests(ARCHIVED)
             self.pruned: int = len(self._pruned)
+            self.archived: int = len(self._archived)
         except BaseException:
             self._file.close()
             raise
@@ -257,6 +282,10 @@ class Bundle:
         """Whether the bundle says that this model was pruned."""
         return bytes.fromhex(digest) in self._pruned
 
+    def is_archived(self, digest: Digest) -> bool:
+        """Whether the bundle says that this attachment was archived."""
+        return bytes.fromhex(digest) in self._archived
+
     def acts(self) -> bytes:
         """The members' signed acts.
 
@@ -288,15 +317,15 @@ class Bundle:
                 raise BundleError(f"{CHECKPOINTS} is no list of checkpoints")
         return found
 
-    def _read_pruned(self) -> frozenset[bytes]:
-        if PRUNED not in self._members:
+    def _read_digests(self, name: str) -> frozenset[bytes]:
+        if name not in self._members:
             return frozenset()
-        offset, size = self._members[PRUNED]
+        offset, size = self._members[name]
         if size > _DIGEST_LINE * self.count:
-            raise BundleError(f"{PRUNED} has more digests than the manifest has transactions")
+            raise BundleError(f"{name} has more digests than the manifest has transactions")
         lines = self._read(offset, size).split(b"\n")
         if lines.pop() != b"" or not all(map(_DIGEST.fullmatch, lines)) or sorted(set(lines)) != lines:
-            raise BundleError(f"{PRUNED} is no list of digests, ascending, one a line")
+            raise BundleError(f"{name} is no list of digests, ascending, one a line")
         return frozenset(bytes.fromhex(line.decode("ascii")) for line in lines)
 
     def _read(self, offset: int, size: int) -> bytes:
@@ -306,8 +335,8 @@ class Bundle:
             raise BundleError(f"{self.path.name} is cut off")
         return data
 
-    def _manifest(self) -> tuple[str, int, str]:
-        """Ledger, number of transactions, and version of the program that wrote it."""
+    def _manifest(self) -> tuple[str, int, str, bool]:
+        """Ledger, number of transactions, version of the program that wrote it, and whether it is an archive."""
         for name in (MANIFEST, TRANSACTIONS):
             if name not in self._members:
                 raise BundleError(f"no {name} in the file: not a ledger bundle")
@@ -317,14 +346,14 @@ class Bundle:
         try:
             manifest = json.loads(self._read(offset, size))
             form, ledger, count = manifest["format"], manifest["ledger"], manifest["transactions"]
-            version = str(manifest.get("version", ""))
+            version, is_archive = str(manifest.get("version", "")), manifest.get("archive", False) is True
         except (ValueError, TypeError, KeyError, RecursionError, AttributeError) as error:
             raise BundleError(f"{MANIFEST} is not a bundle's manifest") from error
         if form != FORMAT:
             raise BundleError(f"bundle format {form!r}; this version reads {FORMAT!r}")
         if not isinstance(ledger, str) or not is_hex_id(ledger) or type(count) is not int or count < 0:
             raise BundleError(f"{MANIFEST} names no ledger or no number of transactions")
-        return ledger, count, version
+        return ledger, count, version, is_archive
 
 
 def _parse_line(line: bytes, number: int) -> tuple[str, Transaction]:

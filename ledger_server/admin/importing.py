@@ -50,10 +50,16 @@ def import_bundle(
     """Store what a sound bundle holds, and unless it is not wanted the founder's key that lies beside it.
 
     Raises:
-        ImportRefusedError: Models of it were pruned, or the key beside it is not the server's or not the ledger's.
+        ImportRefusedError: Models of it were pruned or evidence was archived, or the key beside it is not the server's
+            or not the ledger's.
         JoinError: Another ledger is here.
         StoreError: Not all is stored.
     """
+    if source.archived or source.is_archive:
+        raise ImportRefusedError(
+            "it lacks evidence that was archived, or is such an archive itself; "
+            "join a live server instead: dag-acfl ledger join URL"
+        )
     if source.pruned or source.checkpoints():
         raise ImportRefusedError(
             f"{source.pruned} of its models were pruned, and a server needs what its peers' checkpoints say of them; "

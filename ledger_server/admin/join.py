@@ -65,6 +65,8 @@ def take_genesis(source: LedgerSource, store: Store, *, expected: str | None, no
 class _GenesisAlone:
     """A ledger of which only the first transaction is looked at."""
 
+    is_archive: bool = False
+
     def __init__(self, source: LedgerSource, first: Transaction) -> None:
         self._source, self._first = source, first
 
@@ -93,6 +95,9 @@ class _GenesisAlone:
 
     def is_pruned(self, digest: Digest) -> bool:
         return self._source.is_pruned(digest)
+
+    def is_archived(self, _: Digest) -> bool:
+        return False
 
     def acts(self) -> bytes:
         return self._source.acts()

@@ -13,6 +13,7 @@ from fl_core.dag.transaction import Transaction
 from fl_core.errors import GenesisError
 from fl_core.types import Digest, TxId
 from ledger_server.settings import Settings, load_settings
+from ledger_server.store.evidence import ARCHIVED
 
 if TYPE_CHECKING:
     from fl_core.verify import LedgerSource
@@ -52,6 +53,8 @@ def how_to_begin(settings: Settings) -> str:
 class StoreSource:
     """A server's database, read without the server."""
 
+    is_archive: bool = False
+
     def __init__(self, store: "Store") -> None:
         held = store.genesis()
         if held is None:
@@ -59,24 +62,28 @@ class StoreSource:
                 "there is no ledger in this database yet; make one with: dag-acfl ledger init, "
                 "or take a server's with: dag-acfl ledger join URL"
             )
-        self._store = store
+        self.store: Store = store
         store.unpacked = LRUCache(_UNPACKED_BYTES, getsizeof=len)
         self.ledger: str = held[0].id
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
-        for stored in self._store.replay():
+        for stored in self.store.replay():
             yield stored.stored_id or stored.transaction.id, stored.transaction
 
     def attachment(self, digest: Digest) -> bytes | None:
-        return self._store.attachment(digest)
+        return self.store.attachment(digest) or None
+
+    def is_archived(self, digest: Digest) -> bool:
+        """Whether the database says that this evidence was archived."""
+        return self.store.attachment(digest) == ARCHIVED
 
     def figures(self, transaction: str) -> bytes | None:
         """What the server has recorded of an update's model."""
-        stored = self._store.transaction(TxId(transaction))
+        stored = self.store.transaction(TxId(transaction))
         return None if stored is None else stored.figures
 
     def model_size(self, digest: Digest) -> int | None:
-        reader = self._store.open_model(digest)
+        reader = self.store.open_model(digest)
         if reader is None:
             return None
         with reader:
@@ -85,29 +92,29 @@ class StoreSource:
     @property
     def pruned(self) -> int:
         """How many models the database records as pruned."""
-        return self._store.pruned_models()
+        return self.store.pruned_models()
 
     def is_pruned(self, digest: Digest) -> bool:
         """Whether the database records this model as pruned."""
-        return self._store.is_pruned(digest)
+        return self.store.is_pruned(digest)
 
     def acts(self) -> bytes:
-        return encode_signed_acts(self._store.acts())
+        return encode_signed_acts(self.store.acts())
 
     def checkpoints(self) -> list[bytes]:
         """The checkpoints by which the server joined."""
-        return self._store.checkpoints()
+        return self.store.checkpoints()
 
     def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
         from ledger_server.store.errors import StoreInconsistentError  # noqa: PLC0415
 
-        reader = self._store.open_model(digest)
+        reader = self.store.open_model(digest)
         if reader is None:
             return b""
         with reader:
             try:
                 return reader.read(start, stop)
             except StoreInconsistentError:
-                if (whole := self._store.model(digest)) is not None:  # it was packed while it was read
+                if (whole := self.store.model(digest)) is not None:  # it was packed while it was read
                     return bytes(whole[start:stop])
                 return b""  # a piece has gone; what is left hashes to something else, and verify says so

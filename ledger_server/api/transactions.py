@@ -204,7 +204,7 @@ def get_transaction_header(transaction: HexPath, service: ServiceDep) -> Respons
 @router.get(
     v1.TRANSACTION_ATTACHMENT,
     response_class=Response,
-    responses={200: binary("application/json", "Genesis document or selection evidence."), **problems(404)},
+    responses={200: binary("application/json", "Genesis document or selection evidence."), **problems(404, 410)},
     summary="A transaction's attachment",
 )
 @requires(Access.READ)

@@ -16,7 +16,9 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 class OwnCheckpoint:
-    """The newest that was made; another is made when models have been pruned since. Safe to share between threads.
+    """The newest that was made; another is made when models have been pruned since, or evidence archived.
+
+    Safe to share between threads.
 
     Args:
         service: The ledger.
@@ -27,7 +29,7 @@ class OwnCheckpoint:
     def __init__(self, service: LedgerService, *, key: Ed25519PrivateKey, now_ms: Callable[[], int]) -> None:
         self._service, self._key, self._now_ms = service, key, now_ms
         self._lock = threading.Lock()
-        self._made: tuple[int, bytes] | None = None
+        self._made: tuple[tuple[int, int], bytes] | None = None
 
     def served(self) -> bytes:
         """The checkpoint as it travels; reads the whole journal when it must be made anew.
@@ -36,9 +38,9 @@ class OwnCheckpoint:
             StoreError: The journal cannot be read.
         """
         with self._lock:
-            pruned = self._service.store.pruned_models()
-            if self._made is None or self._made[0] != pruned:
-                self._made = pruned, self._make()
+            gone = self._service.store.pruned_models(), self._service.store.archived()
+            if self._made is None or self._made[0] != gone:
+                self._made = gone, self._make()
             return self._made[1]
 
     def _make(self) -> bytes:
@@ -51,7 +53,7 @@ class OwnCheckpoint:
         state = LedgerState(
             ledger=service.id,
             arrivals=arrivals,
-            below=min(store.pruned_up_to(), count),
+            below=min(max(store.pruned_up_to(), store.archived()), count),
             eligible=[node for node in newest.values() if node.id in retention.singled_out and retention.keeps(node)],
             members_version=service.acts.effect.members_version,
             acts=service.acts.in_effect(),

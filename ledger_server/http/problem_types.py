@@ -40,6 +40,7 @@ ERROR_TYPES: Final[Mapping[str, ProblemType]] = {
     "transaction-unknown": ProblemType(404, "The transaction is unknown here"),
     "model-unknown": ProblemType(404, "The model is unknown here"),
     "model-pruned": ProblemType(410, "The model was pruned here"),
+    "evidence-archived": ProblemType(410, "The evidence was moved to an archive, which the server's operator has"),
     "base-unknown": ProblemType(409, "The model that another one is coded by is unknown here"),
     "selection-unknown": ProblemType(404, "The selection is unknown here"),
     "cursor-unknown": ProblemType(410, "The cursor is unknown here"),

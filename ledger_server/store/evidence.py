@@ -56,12 +56,12 @@ def reaches(connection: Connection, arrival: int) -> None:
 
 def here(connection: Connection, digests: Sequence[Digest]) -> dict[Digest, int]:
     """Those that are here, and their sizes in bytes."""
-    return dict(connection.execute(_HERE, {"digests": digests}).tuples())
+    return dict(connection.execute(_HERE, {"digests": digests}).all())
 
 
 def empty(connection: Connection, digests: Sequence[Digest], *, known: int) -> dict[Digest, int]:
     """Empty those that no update of arrival ``known`` or later carries; which, and the sizes that they had."""
-    found = dict(connection.execute(_TO_EMPTY, {"digests": digests, "known": known}).tuples())
+    found = dict(connection.execute(_TO_EMPTY, {"digests": digests, "known": known}).all())
     if found:
         connection.execute(_EMPTY, [{"of": digest} for digest in found])
     return found

@@ -8,6 +8,7 @@ import pytest
 from dag_acfl.__main__ import main
 from fl_core.types import digest_of
 from fl_core.wire import v1
+from ledger_server.admin.archive import archive as archive_evidence
 from ledger_server.admin.bundle import Bundle
 from ledger_server.pruning import prune
 from tests.builders import START, make_genesis, model
@@ -148,3 +149,89 @@ def test_who_joins_takes_the_word_of_one_that_joined_itself(tmp_path: Path) -> N
         third.start()
         settle([second, third])
         assert models_of(third) == models_of(second)
+
+
+def archive(server: Node, file: Path) -> int:
+    """Move all evidence to an archive; of how many selections."""
+    return archive_evidence(server.service.store, file, before_ms=2**62, rest=lambda _: None).evidence
+
+
+def evidence_of(server: Node) -> list[int]:
+    """How each update's evidence is answered for, by id."""
+    path = v1.TRANSACTION_ATTACHMENT
+    return [server.get(v1.path(path, transaction=each)).status_code for each in sorted(server.ids())]
+
+
+def select_often(server: Node, rounds: int) -> list[str]:
+    """Ann and Bob publish by selections, in turn."""
+    newest = {
+        secret: server.publish(parents=[server.ledger_id], model=model(number), secret=secret)["id"]
+        for number, secret in enumerate((ANN, BOB))
+    }
+    for number in range(1, rounds + 1):
+        secret = BOB if number % 2 else ANN
+        selection = server.select(newest[secret]).json()["id"]
+        newest[secret] = server.publish(selection=selection, model=model(1, number / 64), secret=secret)["id"]
+    return [*newest.values()]
+
+
+def test_a_server_joins_where_everybody_has_archived(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with network(tmp_path, 3, genesis=RULES) as servers:
+        *early, late = servers
+        late.stop()
+        newest = select_often(early[0], 6)
+        settle(early)
+        files = [tmp_path / f"{number}.dagacfl" for number, _ in enumerate(early)]
+        assert [archive(*each) for each in zip(early, files, strict=True)] == [6, 6]
+        prune_and_forget(early[0])
+        late.start()
+        assert settle(servers) == early[0].ids()
+        assert evidence_of(late) == evidence_of(early[0])
+        assert evidence_of(late).count(410) == 6
+        assert models_of(late) == models_of(early[1]), "who has not pruned serves the models"
+        assert late.service.store.archived() == len(late.ids())
+        assert state_of(late, newest[0]) == state_of(early[1], newest[0])
+
+        selection = late.select(newest[0]).json()["id"]
+        late.publish(selection=selection, model=model(1, 1 / 2), secret=ANN)
+        settle(servers)
+        assert all(evidence_of(each).count(410) == 6 for each in servers), "what is new has its evidence everywhere"
+        url = str(late.settings.resolved_database_url)
+        capsys.readouterr()
+        assert main(["ledger", "verify", "--json", url]) == 0
+        assert json.loads(capsys.readouterr().out)["archived"] == 6
+        assert main(["ledger", "verify", "--json", url, "--archive", str(files[1])]) == 0
+        assert json.loads(capsys.readouterr().out)["archived"] == 0
+
+
+def test_evidence_that_one_peer_still_has_is_fetched_from_it(tmp_path: Path) -> None:
+    with network(tmp_path, 3, genesis=RULES) as servers:
+        first, whole, late = servers
+        late.stop()
+        select_often(first, 6)
+        settle([first, whole])
+        archive(first, tmp_path / "past.dagacfl")
+        first.stop()
+        late.start()
+        settle([whole, late])
+        first.start()
+        settle(servers)
+        assert evidence_of(late) == evidence_of(whole)
+        assert 410 not in evidence_of(late)
+        assert evidence_of(first).count(410) == 6
+
+
+def test_who_joins_takes_the_word_of_one_that_joined_where_evidence_was_archived(tmp_path: Path) -> None:
+    with network(tmp_path, 3, genesis=RULES) as servers:
+        first, second, third = servers
+        second.stop()
+        third.stop()
+        select_often(first, 6)
+        archive(first, tmp_path / "past.dagacfl")
+        second.start()
+        settle([first, second])
+        first.stop()
+        third.start()
+        settle([second, third])
+        assert evidence_of(third) == evidence_of(second)
+        assert evidence_of(third).count(410) == 6

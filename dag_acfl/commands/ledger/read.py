@@ -1,7 +1,8 @@
 """``dag-acfl ledger inspect``, ``verify`` and ``export``: what can be done with any ledger, wherever it is."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,12 +48,17 @@ def inspect(
 def verify(
     target: Target = None,
     *,
+    archive: Annotated[
+        list[Path] | None,
+        typer.Option(help="Where `ledger archive` has moved evidence of this ledger. Repeat for each file."),
+    ] = None,
     token_file: TokenFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Prove a ledger: ids, signatures, parents, models, evidence, and every average recomputed.
 
     What was pruned is no fault: all but those models, and the averages made of them, is proven, and they are counted.
+    So is the evidence that was archived, where no --archive holds it.
     Authors without a key are named: that they published what bears their id, only the servers say.
 
     Exit code 1 when a fault is found; warnings leave it 0.
@@ -60,13 +66,16 @@ def verify(
     Example: dag-acfl ledger verify http://127.0.0.1:8900
     """
     from dag_acfl.sources import open_source  # noqa: PLC0415
+    from ledger_server.admin.bundle import Bundle  # noqa: PLC0415
 
     with (
         open_source(target, token=token_of(token_file)) as source,
+        ExitStack() as opened,
         progress_bar("verifying", quiet=as_json) as show,
     ):
         ledger = source.ledger
-        findings, done = verified(source, show)
+        archives = [opened.enter_context(Bundle(each)) for each in archive or ()]
+        findings, done = verified(source, show, archives=archives)
     faults = [finding for finding in findings if not finding.kind.is_warning]
     vouched = sorted(done.vouched)
     if as_json:
@@ -81,6 +90,7 @@ def verify(
             "acts": done.acts,
             "vouched": vouched,
             "vouched_models": done.vouched_models,
+            "archived": done.archived,
             "findings": [
                 {
                     "kind": finding.kind.value,
@@ -108,6 +118,8 @@ def verify(
             counts += f", {number_of(done.unprovable, 'average')} of pruned models not recomputed"
         if done.vouched_models:
             counts += f", {done.vouched_models} of those models on the word of a member's checkpoint"
+        if done.archived:
+            counts += f", evidence of {number_of(done.archived, 'selection')} in an archive that was not given"
         warnings = len(findings) - len(faults)
         noted = f", {number_of(warnings, 'warning')}" if warnings else ""
         if faults:
@@ -119,7 +131,10 @@ def verify(
 
 
 def verified(
-    source: "LedgerSource", show: "Callable[[int, int], None] | None" = None
+    source: "LedgerSource",
+    show: "Callable[[int, int], None] | None" = None,
+    *,
+    archives: "Sequence[LedgerSource]" = (),
 ) -> "tuple[list[Finding], VerifyProgress]":
     """Everything that ``verify`` finds, and how much it proved; ``show`` is told how many are done, of how many."""
     from fl_core.verify import VerifyProgress, verify  # noqa: PLC0415
@@ -132,7 +147,7 @@ def verified(
         if show is not None:
             show(progress.checked, progress.total)
 
-    findings = list(verify(source, progress=keep))
+    findings = list(verify(source, archives=archives, progress=keep))
     return findings, last
 
 

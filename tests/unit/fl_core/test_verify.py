@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fl_core.aggregation import AGGREGATORS, FedAvg
 from fl_core.dag.acts import Act, ActKind, sign_act, sign_rotation
@@ -581,3 +583,66 @@ def test_figures_that_cannot_be_read_are_named() -> None:
     source = MemorySource.of(tiny)
     source.recorded = {ann: b"\x07"}
     assert found(source) == {("figures-mismatch", ann)}
+
+
+# -- evidence that is archived ------------------------------------------------------------------------------------
+
+
+def moved(source: MemorySource, digests: set[Digest]) -> MemorySource:
+    """An archive of a ledger's evidence, which is taken out of the ledger."""
+    archive = replace(source, attachments=dict(source.attachments), is_archive=True)
+    for digest in digests:
+        del source.attachments[digest]
+    source.away |= digests
+    return archive
+
+
+@given(runs=st.lists(st.sets(st.integers(0, 2)), max_size=3), damage=st.sampled_from([None, *DAMAGES.values()]))
+def test_beside_its_archives_a_ledger_is_proven_as_before(runs: list[set[int]], damage: Damage | None) -> None:
+    ledger = sound_ledger()
+    source = ledger.source()
+    evidence = [source.kept[each].header.attachment_digest for each in (ledger.cat, ledger.ann_again, ledger.bob_again)]
+    if damage is not None:
+        damage.apply(ledger, source)
+    before, beside, alone = list[VerifyProgress](), list[VerifyProgress](), list[VerifyProgress]()
+    findings = list(verify(source, progress=before.append))
+    archives = [moved(source, {evidence[each] for each in run} & source.attachments.keys()) for run in runs]
+    assert list(verify(source, archives=archives, progress=beside.append)) == findings
+    assert beside == before
+    assert set(verify(source, progress=alone.append)) <= set(findings), "what is not here shows no fault"
+    if damage is None:
+        assert alone[-1].archived == len(source.away)
+
+
+def test_evidence_that_was_changed_in_the_archive_is_found_there() -> None:
+    ledger = sound_ledger()
+    source = ledger.source()
+    digest = source.kept[ledger.cat].header.attachment_digest
+    archive = moved(source, {digest})
+    archive.attachments[digest] = b"{}"
+    findings = list(verify(source, archives=[archive]))
+    assert [(each.kind, each.transaction) for each in findings] == [(FaultKind.ATTACHMENT_CORRUPT, ledger.cat)]
+
+
+def test_the_genesis_document_cannot_be_said_to_be_archived() -> None:
+    source = sound_ledger().source()
+    moved(source, {source.kept[source.ledger].header.attachment_digest})
+    assert (str(FaultKind.ATTACHMENT_MISSING), source.ledger) in found(source)
+
+
+def test_an_archive_is_the_beginning_of_its_ledger_and_no_other() -> None:
+    source, other = sound_ledger().source(), sound_ledger().source()
+    beginning = replace(source, kept=dict(list(source.kept.items())[:3]), is_archive=True)
+    assert list(verify(source, archives=[beginning])) == []
+    longer = list(verify(beginning, archives=[source]))
+    assert [each.message for each in longer] == ["an archive holds 3 transactions that are not here"]
+    other.ledger = "f" * 64
+    assert [each.kind for each in verify(source, archives=[other])] == [FaultKind.ARCHIVE_MISMATCH]
+
+
+def test_in_an_archive_an_author_s_newest_may_lack_its_model() -> None:
+    ledger = sound_ledger()
+    source = ledger.source()
+    source.prune(ledger.bob_again)
+    assert [each.kind for each in verify(source)] == [FaultKind.NEWEST_PRUNED]
+    assert list(verify(replace(source, is_archive=True))) == []
