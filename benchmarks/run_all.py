@@ -33,6 +33,7 @@ PROGRAMS = (
     "bucket",
     "tip_pile",
     "prune",
+    "archive",
     "trust_report",
     "defences",
     "simulator_training",
