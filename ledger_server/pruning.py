@@ -208,6 +208,8 @@ class AutomaticPruning:
                 self._once()
             except StoreError as error:
                 logger.warning("models are not pruned or packed", extra={"reason": str(error)})
+            except Exception:  # else erasures, too, would wait for a restart
+                logger.exception("models are not pruned or packed")
             self._woken.wait(None if self._keep_ms is None and self._pack_ms is None else self._every_s)
 
     def _once(self) -> None:

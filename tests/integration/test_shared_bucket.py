@@ -97,6 +97,17 @@ def test_a_model_lies_there_once_and_goes_with_the_last_that_needs_it(
     assert not [key for key in keys(s3, address) if key.startswith("let-go")], "nothing is left of it"
 
 
+def test_what_somebody_else_puts_among_the_marks_stops_nobody(
+    s3: S3Service, address: S3Address, servers: list[Store]
+) -> None:
+    for key in ("let-go/journal/a", "let-go/README", f"let-go/{ONE}", f"let-go/{ONE}/a/b", "let-go//a"):
+        s3.put(address, key, b"")
+    for store in servers:
+        let_go(store)
+    assert ONE not in keys(s3, address)
+    assert "journal" in keys(s3, address)
+
+
 def test_what_one_has_never_heard_of_is_not_its_to_delete(
     s3: S3Service, address: S3Address, servers: list[Store], tiny: TinyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from fl_core.types import Digest
+from fl_core.types import Digest, is_hex_id
 from ledger_server.store.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -118,8 +118,10 @@ class Sharing:
     def _marks(self, digest: Digest | None = None) -> Iterator[tuple[Digest, str, datetime]]:
         """What is marked, by whom, and since when; those of one model one behind another."""
         for key, at in self._blobs.objects(_LET_GO if digest is None else f"{_LET_GO}/{digest}"):
-            _, of, name = key.split("/")
-            yield Digest(of), name, at
+            _, _, mark = key.partition("/")
+            of, _, name = mark.partition("/")
+            if is_hex_id(of) and name and "/" not in name:  # what somebody else has put there stops nobody
+                yield Digest(of), name, at
 
 
 def _is_old(at: datetime) -> bool:
