@@ -50,7 +50,7 @@ TARGET = 0.2
 
 
 def found(store: Store, models: Models) -> None:
-    rules = {**PROFILES["open"].rules, "comparison": compare_layers(["weight"])}
+    rules: dict[str, Any] = {**PROFILES["open"].rules, "comparison": compare_layers(["weight"])}
     genesis = Genesis(name="benchmark", layout=models.layout, **rules)
     create_ledger(store, genesis, encode_flat(models.layout, models.genesis), key=KEY, now_ms=STARTED_MS)
 
@@ -138,7 +138,7 @@ def like(
     others = [each for each in newest if each != author]
     chosen = [others[place] for place in rng.permutation(len(others))[: len(selection.candidates)]]
     candidates = tuple(
-        RankedCandidate(newest[each], each, *rng.random(2).tolist(), None, like.selected)
+        RankedCandidate(newest[each], each, rng.random(), rng.random(), None, like.selected)
         for each, like in zip(chosen, selection.candidates, strict=True)
     )
     taken = [each.transaction for each in candidates if each.selected]
@@ -161,7 +161,7 @@ def tables(store: Store) -> dict[str, int]:
             query = "SELECT m.tbl_name, sum(s.pgsize) FROM dbstat s JOIN sqlite_master m ON m.name = s.name GROUP BY 1"
         else:
             query = "SELECT relname, pg_total_relation_size(oid) FROM pg_class WHERE relkind = 'r'"
-        found = dict(connection.execute(text(query)).all())
+        found = {name: nbytes for name, nbytes in connection.execute(text(query))}  # noqa: C416 -- rows are no pairs
     return {**{each: int(found[each]) for each in TABLES}, "database": store.storage_bytes()}
 
 

@@ -58,7 +58,7 @@ def bucket() -> Iterator[tuple[Bucket, dict[str, str]]]:
     """The bucket, and the environment of servers whose models go there."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    from moto.server import DomainDispatcherApplication, create_backend_app
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
 
     held = Bucket()
