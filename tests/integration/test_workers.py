@@ -197,10 +197,13 @@ def test_the_place_of_a_process_that_is_killed_is_taken_and_all_end_with_their_p
 
 
 def test_who_takes_a_place_goes_on_with_its_metrics(tmp_path: Path) -> None:
-    with served_by_two(tmp_path) as served, client_of(url_of(served)) as client:
+    with served_by_two(tmp_path) as served:
+        url = url_of(served)
 
         def figures() -> dict[str, float]:
-            lines = [line.rpartition(" ") for line in client.get("/metrics").text.splitlines() if line[0] != "#"]
+            with client_of(url) as client:  # a connection that is kept may be to the process that is killed
+                text = client.get("/metrics").text
+            lines = [line.rpartition(" ") for line in text.splitlines() if line[0] != "#"]
             return {name: float(value) for name, _, value in lines}
 
         def started() -> dict[str, float]:
