@@ -402,18 +402,21 @@ def test_health_version_and_metrics(server: Server) -> None:
     assert "_created" not in text
 
 
-def test_a_person_who_opens_the_address_lands_somewhere_and_pages_load_nothing_from_elsewhere(server: Server) -> None:
-    start, docs = server.client.get("/"), server.client.get("/docs")
-    assert server.ledger_id in start.text
-    assert "href='/docs'" in start.text
-    assert [path for path in server.app.openapi()["paths"] if f" {path}</code>" not in docs.text] == []
+def test_without_a_console_a_person_lands_on_a_page_and_pages_load_nothing_from_elsewhere(
+    database_url: str, tmp_path: Path
+) -> None:
+    with serving(database_url, tmp_path, console_enabled=False) as server:
+        start, docs = server.client.get("/"), server.client.get("/docs")
+        assert server.ledger_id in start.text
+        assert "href='/docs'" in start.text
+        assert [path for path in server.app.openapi()["paths"] if f" {path}</code>" not in docs.text] == []
     for page in (start, docs):
         assert page.headers["content-security-policy"].startswith("default-src 'none'")
         assert not re.search("https?://|src=|<script|<link", page.text)
 
 
 def test_without_documents_there_is_no_link_to_them(database_url: str, tmp_path: Path) -> None:
-    with serving(database_url, tmp_path, docs_enabled=False) as server:
+    with serving(database_url, tmp_path, docs_enabled=False, console_enabled=False) as server:
         assert "/docs" not in server.client.get("/").text
         assert [server.client.get(path).status_code for path in ("/docs", "/openapi.json")] == [404, 404]
 
