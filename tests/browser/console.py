@@ -252,5 +252,4 @@ def test_an_update_that_is_nowhere_is_said_to_be(browser: Browser, tmp_path: Pat
         expect(page.get_by_text("no transaction 0000")).to_be_visible()
         page.goto(f"{live.url}/ui/#/elsewhere")
         expect(page.get_by_role("heading", level=1)).to_have_text("There is no such view")
-        assert v1.EVENTS not in page.url
         context.close()
