@@ -48,9 +48,13 @@ def claim(store: Store, acts: MemberActs, own: PublicKey, *, file: Path) -> None
     noted = store.server_key()
     if noted == own:
         return
-    if (noted is not None and not _goes_on_as(noted, own, acts)) or not store.set_server_key(own, former=noted):
-        raise ParameterError(f"this ledger is served with the key {store.server_key()}, not {own}; {_fix(file)}")
-    logger.info("this ledger is served with this key from now on", extra={"public_key": own, "former": noted})
+    may = noted is None or _goes_on_as(noted, own, acts)
+    if may and store.set_server_key(own, former=noted):
+        logger.info("this ledger is served with this key from now on", extra={"public_key": own, "former": noted})
+        return
+    noted = store.server_key()
+    if noted != own:  # or another process of this server came first
+        raise ParameterError(f"this ledger is served with the key {noted}, not {own}; {_fix(file)}")
 
 
 def _goes_on_as(former: PublicKey, new: PublicKey, acts: MemberActs) -> bool:

@@ -17,10 +17,12 @@ from dag_acfl.__main__ import main
 from fl_core.dag.genesis import Member
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import ParameterError
+from fl_core.types import PublicKey
 from fl_core.wire import v1
 from ledger_server.admin.members import Membership
 from ledger_server.app import create_app
 from ledger_server.keys import load_or_create_key
+from ledger_server.serving_key import claim
 from ledger_server.settings import load_settings
 from ledger_server.store import open_store
 from ledger_server.store.journal import Store
@@ -107,6 +109,23 @@ def test_a_second_machine_with_another_key_or_none_does_not_serve(database_url: 
         start(database_url, tmp_path / "one")
 
 
+def test_processes_that_start_together_serve_with_their_key(database_url: str, tmp_path: Path) -> None:
+    prepare(database_url, tmp_path)
+    with open_store(database_url, data_dir=tmp_path) as store:
+        note, own = store.set_server_key, public_key_of(ISSUER)
+
+        def note_after_another(key: PublicKey, *, former: PublicKey | None) -> bool:
+            note(own, former=former)
+            return note(key, former=former)
+
+        store.set_server_key = note_after_another  # type: ignore[method-assign]
+        acts = Membership(store, key=ISSUER).acts
+        claim(store, acts, own, file=tmp_path)
+        store.set_server_key(own, former=own)
+        with pytest.raises(ParameterError, match="is served with the key"):
+            claim(store, acts, public_key_of(key_from_seed(7)), file=tmp_path)
+
+
 def test_a_database_that_was_put_back_is_whoever_serves_it_next(database_url: str, tmp_path: Path) -> None:
     prepare(database_url, tmp_path)
     start(database_url, tmp_path, ISSUER)
@@ -134,6 +153,16 @@ def test_a_key_that_the_members_have_rotated_is_taken_over(database_url: str, tm
 # -- the command --------------------------------------------------------------------------------------
 
 
+def await_started(served: subprocess.Popen[str], workers: int) -> None:
+    """Each process says so in the log, which is read up to there."""
+    assert served.stderr is not None
+    for line in served.stderr:
+        workers -= "server started" in line
+        if not workers:
+            return
+    raise AssertionError("it has ended")
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_serves_ends_with_the_reason_when_the_database_is_upgraded(workers: int, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
@@ -151,6 +180,7 @@ def test_what_serves_ends_with_the_reason_when_the_database_is_upgraded(workers:
         try:
             assert served.stdout is not None
             assert served.stdout.readline().startswith("serving on ")
+            await_started(served, workers)
             with open_store(url, data_dir=tmp_path) as store:
                 upgrade_beyond(store)
             _, log = served.communicate(timeout=90)

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -152,8 +152,15 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 def processes_of(parent: int) -> list[int]:
     """Those that serve: the parent's children less multiprocessing's own helper."""
     tasks = Path(f"/proc/{parent}/task").iterdir()
-    children = [child for task in tasks for child in (task / "children").read_text().split()]
-    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return [child for child in children if b"spawn_main" in command_of(child)]
+
+
+def command_of(process: int) -> bytes:
+    """Nothing for one that has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    return b""
 
 
 @contextmanager
@@ -187,6 +194,7 @@ def log_of(folder: Path) -> str:
 def test_the_place_of_a_process_that_is_killed_is_taken_and_all_end_with_their_parent(tmp_path: Path) -> None:
     with served_by_two(tmp_path) as served:
         url_of(served)
+        eventually(lambda: log_of(tmp_path).count("server started") == 2)
         before = processes_of(served.pid)
         assert len(before) == 2
         os.kill(before[0], signal.SIGKILL)
@@ -221,7 +229,7 @@ def test_who_takes_a_place_goes_on_with_its_metrics(tmp_path: Path) -> None:
         files = {*folder.iterdir()}
         os.kill(processes_of(served.pid)[0], signal.SIGKILL)
         eventually(lambda: sorted(started()) == of_each and sum(started().values()) > sum(before.values()))
-        assert {*folder.iterdir()} == files
+        eventually(lambda: {*folder.iterdir()} == files)
         assert answered() > count
         served.kill()  # which cannot take its folder away
         eventually(lambda: not folder.exists())
