@@ -109,7 +109,7 @@ js: $(DEV) $(VENV)-js/.installed ## The JavaScript client in Node and Chromium: 
 
 console: $(VENV)-console/.installed $(VENV)-js/.installed ## The console in Chromium: every view, live, by keys, in light and dark (an environment beside .venv), and its types
 	@clients/js/node_modules/.bin/tsc --noEmit --project ledger_server/console
-	@$(VENV)-console/bin/python -m pytest -q --timeout 120 -p no:cacheprovider tests/browser/console.py $(ARGS)
+	@$(VENV)-console/bin/python -m pytest -q --timeout 120 -p no:cacheprovider tests/browser/*.py $(ARGS)
 
 frameworks: $(VENV)-frameworks/.installed ## The examples with scikit-learn, Lightning and Hugging Face (an environment beside .venv)
 	@$(VENV)-frameworks/bin/python -m pytest -q -n 2 --noconftest tests/docs/framework_examples.py $(ARGS)
