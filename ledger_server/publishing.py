@@ -438,6 +438,7 @@ class LedgerService(LedgerView):
         with self.lock:
             missing = tuple(each for each in parents if each not in beside and each not in self.ledger)
         if missing:
+            self.store.transactions(missing)  # where the journal cannot be read, that is the reason
             raise ParentsUnknownError("parents are not known here yet", missing=missing)
 
     # -- what members decide ------------------------------------------------------------------------

@@ -75,8 +75,9 @@ class Downloads:
         if found is None:
             await self._stream(sent)
             return
+        assert isinstance(sent.request, GetModel), "the caller has matched it"
         try:
-            kept = ModelComplete() if self._incoming.take_whole(found) else self._keep(sent, found)
+            kept = ModelComplete() if self._incoming.take_whole(sent.request.digest, found) else self._keep(sent, found)
         except OSError as error:
             self._failed(sent, _not_kept(error))
         else:

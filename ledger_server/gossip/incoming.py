@@ -187,18 +187,17 @@ class Incoming:
             self._borrowed[digest] = data
         return digest in self._borrowed
 
-    def take_whole(self, model: Buffer) -> Digest | None:
-        """Keep in memory a model that came with its announcement, or out of a shared bucket.
+    def take_whole(self, digest: Digest, model: Buffer) -> bool:
+        """Keep in memory a model that came with its announcement, or out of a shared bucket, and hashes to its digest.
 
         Returns:
-            Its digest; None when it is here, has another size, or finds no room.
+            Whether; not when it is here, has another size, or finds no room.
         """
-        digest = digest_of(model)
         if len(model) != self._size or self._size > self._room or self.is_complete(digest):
-            return None
+            return False
         self._room -= self._size
         self._whole[digest] = model
-        return digest
+        return True
 
     def bytes_held(self, digest: Digest) -> int:
         partial = self._partial(digest)

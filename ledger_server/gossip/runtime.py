@@ -62,7 +62,7 @@ from fl_core.sync.messages import (
 from fl_core.sync.node import GossipNode
 from fl_core.sync.responder import Responder
 from fl_core.sync.summary import StateSummary, sign_summary
-from fl_core.types import Digest, PublicKey, TxId
+from fl_core.types import Digest, PublicKey, TxId, digest_of
 from ledger_server import tracing
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.checkpoints import OwnCheckpoint
@@ -519,10 +519,11 @@ class Gossip:
         self._contacts.heard(peer)
         if announcement.bundles and (trace := tracing.current()) is not None:  # of several, it is the first one's
             self._traces[announcement.bundles[0].transaction.header.model_digest] = trace
-        brought = [self._incoming.take_whole(model) for model in announcement.models]
+        models = ((digest_of(model), model) for model in announcement.models)
+        brought = [digest for digest, model in models if self._incoming.take_whole(digest, model)]
         self._then(self._node.announced(peer, announcement, time.monotonic()))
         for digest in brought:
-            if digest is not None and not self._node.needs_model(digest):
+            if not self._node.needs_model(digest):
                 self._incoming.discard(digest)
 
     def heard(self, peer: PublicKey) -> None:

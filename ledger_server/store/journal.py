@@ -799,7 +799,11 @@ class Store:
         Raises:
             StoreUnavailableError: What is left is deleted by the next call, here or by another server.
         """
-        return self._blobs.collect()
+        return self._blobs.collect(self._holds)
+
+    def _holds(self, digest: Digest) -> bool:
+        with self.database.reading() as connection:
+            return connection.execute(_HELD_AMONG, {"digests": [digest]}).first() is not None
 
     def _drop(self, digests: Sequence[Digest]) -> int:
         """Drop those blobs that no transaction holds, a few at a time, since publications wait meanwhile."""

@@ -82,6 +82,10 @@ def let_go(store: Store) -> None:
     store.collect()
 
 
+def identity_of(store: Store) -> str:
+    return str(store._blobs._sharing._journal)  # type: ignore[attr-defined]
+
+
 # -- deleting --------------------------------------------------------------------------------------------
 
 
@@ -100,8 +104,8 @@ def test_a_model_lies_there_once_and_goes_with_the_last_that_needs_it(
 def test_what_somebody_else_puts_among_the_marks_stops_nobody(
     s3: S3Service, address: S3Address, servers: list[Store]
 ) -> None:
-    for key in ("let-go/journal/a", "let-go/README", f"let-go/{ONE}", f"let-go/{ONE}/a/b", "let-go//a"):
-        s3.put(address, key, b"")
+    for key in ("let-go/journal/a", "let-go/README", f"let-go/{ONE}", f"let-go/{ONE}/a/b"):
+        s3.put(address, f"{address.prefix}/{key}", b"")
     for store in servers:
         let_go(store)
     assert ONE not in keys(s3, address)
@@ -135,7 +139,7 @@ def test_one_that_has_left_for_good_holds_up_deletions_until_it_is_taken_off(
     s3: S3Service, address: S3Address, servers: list[Store], opened: Open
 ) -> None:
     first, second = servers
-    left = second._blobs._sharing._journal  # type: ignore[attr-defined]
+    left = identity_of(second)
     second.close()
     let_go(first)
     assert ONE in keys(s3, address)
@@ -227,6 +231,30 @@ def test_a_model_that_is_taken_back_before_marks_are_counted_again_stays(
     monkeypatch.setattr(Sharing, "_delete", taken_back_first)
     assert second.collect() == 0
     assert first.model(ONE) == model(1)
+
+
+def test_what_a_server_holds_is_not_deleted_by_it_whoever_marks_it_in_its_name(
+    s3: S3Service, address: S3Address, servers: list[Store]
+) -> None:
+    let_go(servers[0])
+    mark = f"{address.prefix}/let-go/{ONE}/{identity_of(servers[1])}"
+    s3.put(address, mark, b"")
+    assert servers[1].collect() == 0
+    assert servers[1].model(ONE) == model(1)
+    assert mark not in s3.objects(address)
+
+
+def test_nobody_joins_while_another_deletes(
+    s3: S3Service, address: S3Address, servers: list[Store], opened: Open, tiny: TinyLedger
+) -> None:
+    late, registered = opened("c"), len([key for key in keys(s3, address) if key.startswith("servers/")])
+    said = f"{address.prefix}/let-go/{ONE}/now-0123456789abcdef"
+    s3.put(address, said, b"")
+    with pytest.raises(StoreUnavailableError, match="is deleting models from the bucket; try again in a second"):
+        found(late, tiny)
+    assert len([key for key in keys(s3, address) if key.startswith("servers/")]) == registered
+    s3.remove(address, said)
+    found(late, tiny)
 
 
 class KilledError(BaseException):

@@ -9,7 +9,7 @@ process and in others: so none can drop a blob between another's ``put`` and the
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Self
 
 from sqlalchemy import Connection
@@ -154,8 +154,8 @@ class BlobStore(ABC):
             StoreUnavailableError: It is being deleted just now.
         """
 
-    def collect(self) -> int:
-        """Delete what all servers of a shared place have dropped; returns how many blobs."""
+    def collect(self, holds: Callable[[Digest], bool]) -> int:  # noqa: ARG002 -- most places are one journal's
+        """Delete what all servers of a shared place have dropped, less what this one's journal ``holds``; how many."""
         return 0
 
     def owner(self) -> str | None:

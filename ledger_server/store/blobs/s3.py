@@ -12,7 +12,7 @@ Credentials are read from AWS's own environment variables, never from our settin
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
@@ -196,8 +196,8 @@ class S3Blobs(BlobStore):
         if self._sharing is not None:
             self._sharing.take_back(digest)
 
-    def collect(self) -> int:
-        return 0 if self._sharing is None else self._sharing.collect()
+    def collect(self, holds: Callable[[Digest], bool]) -> int:
+        return 0 if self._sharing is None else self._sharing.collect(holds)
 
     def digests(self) -> Iterator[Digest]:
         return (digest for digest, _ in self._models())

@@ -8,8 +8,9 @@ Beside the models lie, under the prefix,
     let-go/DIGEST/now-TOKEN  a process is about to delete the model
 
 A server lets go what its own journal has recorded as pruned and nothing else: what it does not know may be another's,
-who has acknowledged it. So a model stays while any server holds it, has not heard of it, or is away. One that has left
-for good holds up deletions, and nothing else, until a person deletes its object under ``servers/``.
+who has acknowledged it. What it holds it takes back, whoever has marked that in its name. So a model stays while any
+server holds it, has not heard of it, or is away. One that has left for good holds up deletions, and nothing else, until
+a person deletes its object under ``servers/``.
 
 Whoever finds that all have let go deletes. A server that takes a model back, because an update brings it again, removes
 its mark and then looks whether somebody is about to delete; who is says so first, and then looks whether all marks are
@@ -20,7 +21,7 @@ marks, which the next pass goes on from, or a model without marks, which is let 
 import secrets
 import socket
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -36,7 +37,7 @@ _LET_GO: Final = "let-go"
 _NOW: Final = "now-"
 _LONGEST_S: Final = 600.0
 """Nobody deletes later than this after it has said so."""
-_LEFT_OVER: Final = timedelta(hours=1)
+_LEFT_OVER: Final = timedelta(minutes=20)
 """Of a process that said so longer ago, nothing is to come; S3's clock and ours differ by minutes at most."""
 
 
@@ -54,8 +55,18 @@ class Sharing:
         self._blobs, self._journal = blobs, journal
 
     def register(self) -> None:
-        """Have every model that this server does not let go kept, from now on."""
+        """Have every model that this server does not let go kept, from now on.
+
+        Raises:
+            StoreUnavailableError: A server deletes models that may have counted those it asks before this one came.
+        """
         self._blobs.write(f"{_SERVERS}/{self._journal}", f"{socket.gethostname()}\n".encode())
+        if any(name.startswith(_NOW) and not _is_old(at) for _, name, at in self._marks()):
+            self._blobs.delete(f"{_SERVERS}/{self._journal}")
+            raise StoreUnavailableError(
+                "another server is deleting models from the bucket; try again in a second, or, if it was killed "
+                f"meanwhile, in {_LEFT_OVER // timedelta(minutes=1)} minutes"
+            )
 
     def is_registered(self) -> bool:
         return self._journal in self.servers()
@@ -74,23 +85,31 @@ class Sharing:
             StoreUnavailableError: It is being deleted just now.
         """
         self._blobs.delete(f"{_LET_GO}/{digest}/{self._journal}")
-        since = datetime.now(UTC) - _LEFT_OVER
-        if any(name.startswith(_NOW) and at > since for _, name, at in self._marks(digest)):
+        if any(name.startswith(_NOW) and not _is_old(at) for _, name, at in self._marks(digest)):
             raise StoreUnavailableError("the model is just being deleted from the bucket; try again in a second")
 
     def mine(self) -> set[Digest]:
         """What this server has let go and others have not."""
         return {digest for digest, name, _ in self._marks() if name == self._journal}
 
-    def collect(self) -> int:
-        """Delete what all have let go; returns how many models."""
+    def collect(self, holds: Callable[[Digest], bool]) -> int:
+        """Delete what all have let go; returns how many models.
+
+        Args:
+            holds: Whether this server's journal holds a model, as it is now.
+        """
         deleted = 0
         servers = self.servers()
         for digest, marks in groupby(self._marks(), key=lambda mark: mark[0]):
             names = {name: at for _, name, at in marks}
             for name in [name for name, at in names.items() if name.startswith(_NOW) and _is_old(at)]:
                 self._blobs.delete(f"{_LET_GO}/{digest}/{name}")
-            deleted += self._may_go(names, servers) and self._delete(digest)
+            if not self._may_go(names, servers):
+                continue
+            if holds(digest):  # marked by somebody else, or before the journal was put back from a copy
+                self.take_back(digest)
+            else:
+                deleted += self._delete(digest)
         return deleted
 
     def _may_go(self, names: Collection[str], servers: set[str]) -> bool:

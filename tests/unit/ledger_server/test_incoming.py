@@ -155,15 +155,15 @@ def test_memory_comes_back_when_a_model_is_let_go(tmp_path: Path) -> None:
 
 def test_a_model_that_came_with_its_announcement_is_here_until_it_is_discarded(tmp_path: Path) -> None:
     store = incoming(tmp_path, memory_bytes=SIZE)
-    assert store.take_whole(DATA) == DIGEST
+    assert store.take_whole(DIGEST, DATA)
     assert store.is_complete(DIGEST)
     assert store.data(DIGEST) == DATA
-    assert store.take_whole(DATA) is None, "it is here"
-    assert store.take_whole(bytes(SIZE)) is None, "no room"
+    assert not store.take_whole(DIGEST, DATA), "it is here"
+    assert not store.take_whole(digest_of(bytes(SIZE)), bytes(SIZE)), "no room"
     store.discard(DIGEST)
     assert not store.is_complete(DIGEST)
-    assert store.take_whole(bytes(SIZE)) == digest_of(bytes(SIZE))
+    assert store.take_whole(digest_of(bytes(SIZE)), bytes(SIZE))
 
 
 def test_a_model_of_another_size_is_not_kept(tmp_path: Path) -> None:
-    assert incoming(tmp_path).take_whole(DATA[:-1]) is None
+    assert not incoming(tmp_path).take_whole(digest_of(DATA[:-1]), DATA[:-1])
