@@ -12,6 +12,7 @@ import { Training } from "./views/training.js";
 import { Client, Clients } from "./views/clients.js";
 import { Servers } from "./views/servers.js";
 import { Costs } from "./views/costs.js";
+import { TakePart } from "./views/take_part.js";
 
 const VIEWS = [
   { path: "", name: "Overview", view: Overview },
@@ -21,6 +22,7 @@ const VIEWS = [
   { path: "clients", name: "Clients", view: Clients, one: Client },
   { path: "servers", name: "Servers", view: Servers },
   { path: "costs", name: "Costs", view: Costs },
+  { path: "take-part", name: "Take part", view: TakePart },
 ];
 
 const ledger = new Ledger();
