@@ -85,7 +85,7 @@ class CachedModelStore:
         if stored is None:
             return None
         if digest_of(stored) != digest:
-            if self._store.is_pruned(digest):  # while it was read
+            if self._store.removal.is_pruned(digest):  # while it was read
                 return None
             raise ModelCorruptError(digest)
         if keep:
@@ -114,7 +114,7 @@ class CachedModelStore:
 
     def missing(self, digest: Digest) -> UnknownError:
         """The error for a model that is not here: it was pruned, or it never was here."""
-        if self._store.is_pruned(digest):
+        if self._store.removal.is_pruned(digest):
             return ModelPrunedError(
                 f"model {digest[:16]}… was pruned here; its transaction and its proof stay", digest=digest
             )
@@ -160,7 +160,7 @@ class CachedModelStore:
                         source.check()
             except (ModelCorruptError, StoreInconsistentError) as error:
                 for digest in digests:
-                    if self._store.is_pruned(digest):
+                    if self._store.removal.is_pruned(digest):
                         raise self.missing(digest) from error
                 raise
 

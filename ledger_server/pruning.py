@@ -22,7 +22,8 @@ from fl_core.types import Digest
 from ledger_server.packing import pack
 from ledger_server.reading import LedgerSnapshot, LedgerView
 from ledger_server.store.errors import StoreError
-from ledger_server.store.journal import HeldModel, Store
+from ledger_server.store.journal import Store
+from ledger_server.store.removal import HeldModel
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -95,10 +96,10 @@ def prune(
         StoreError: The journal cannot be read or written; the next run goes on from there.
     """
     if not dry_run:
-        store.sweep()
+        store.removal.sweep()
     models = nbytes = held = kept = 0
     after: Digest | None = None
-    while not stop() and (page := store.held_models(after=after, limit=_PAGE)):
+    while not stop() and (page := store.removal.held(after=after, limit=_PAGE)):
         held += len(page)
         needed = _needed(store, snapshot, [model.digest for model in page])
         kept += sum(needed.values())
@@ -110,14 +111,14 @@ def prune(
                 continue
             began_s = time.monotonic()
             digests = _with_packed(store, snapshot, [model.digest for model in batch])
-            done = store.prune(digests, known=snapshot.transactions, now_ms=now_ms())
+            done = store.removal.prune(digests, known=snapshot.transactions, now_ms=now_ms())
             forget(digests)
             models, nbytes = models + done.models, nbytes + done.nbytes
             rest(time.monotonic() - began_s)
         after = page[-1].digest
         progress(held, snapshot.transactions)
     if not dry_run:
-        store.collect()
+        store.removal.collect()
     progress(snapshot.transactions, snapshot.transactions)
     return PruneReport(snapshot.transactions, kept, models, nbytes, held - models)
 
@@ -229,7 +230,7 @@ class AutomaticPruning:
 
     def _prune(self) -> None:
         if self._keep_ms is None and not self._service.acts.quarantine.erased:
-            self._service.store.sweep()
+            self._service.store.removal.sweep()
             return
         snapshot = self._service.snapshot(keep_ms=self._keep_ms)
         report = prune(

@@ -92,11 +92,11 @@ class StoreSource:
     @property
     def pruned(self) -> int:
         """How many models the database records as pruned."""
-        return self.store.pruned_models()
+        return self.store.removal.count()
 
     def is_pruned(self, digest: Digest) -> bool:
         """Whether the database records this model as pruned."""
-        return self.store.is_pruned(digest)
+        return self.store.removal.is_pruned(digest)
 
     def acts(self) -> bytes:
         return encode_signed_acts(self.store.acts())

@@ -88,7 +88,7 @@ async def get_metrics(service: LatelyDep, server: ServerDep, gossip: GossipDep) 
             metrics.free_bytes.set(shutil.disk_usage(server.settings.data_dir).free)
             metrics.log_bytes.set(service.store.database.log_bytes())
             metrics.storage_bytes.set(service.store.storage_bytes())
-            metrics.pruned_models.set(service.store.pruned_models())
+            metrics.pruned_models.set(service.store.removal.count())
 
     async with metrics.answering:
         return Response(await run_sync(metrics.exposition, measure), media_type=CONTENT_TYPE)

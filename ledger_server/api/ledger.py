@@ -172,7 +172,7 @@ def get_costs(service: ServiceDep, server: ServerDep) -> Response:
     received, sent = metrics.totals(metrics.request_bytes), metrics.totals(metrics.response_bytes)
     client_bytes = sum(moved.get(route, 0) for moved in (received, sent) for route in _ROUND)
     publications = metrics.totals(metrics.published).get("created", 0)
-    model_bytes, pruned = service.genesis.layout.nbytes, service.store.pruned_models()
+    model_bytes, pruned = service.genesis.layout.nbytes, service.store.removal.count()
     count, header_bytes = service.header_bytes()
     return answer(
         v1.CostsOut(

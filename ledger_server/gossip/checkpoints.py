@@ -38,7 +38,7 @@ class OwnCheckpoint:
             StoreError: The journal cannot be read.
         """
         with self._lock:
-            gone = self._service.store.pruned_models(), self._service.store.archived()
+            gone = self._service.store.removal.count(), self._service.store.archived()
             if self._made is None or self._made[0] != gone:
                 self._made = gone, self._make()
             return self._made[1]
@@ -53,7 +53,7 @@ class OwnCheckpoint:
         state = LedgerState(
             ledger=service.id,
             arrivals=arrivals,
-            below=min(max(store.pruned_up_to(), store.archived()), count),
+            below=min(max(store.removal.up_to(), store.archived()), count),
             eligible=[node for node in newest.values() if node.id in retention.singled_out and retention.keeps(node)],
             members_version=service.acts.effect.members_version,
             acts=service.acts.in_effect(),

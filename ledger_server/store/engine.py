@@ -9,10 +9,11 @@ import os
 import select
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL, Engine, make_url
@@ -26,6 +27,8 @@ from ledger_server.store.errors import (
     StoreLocationError,
     StoreUnavailableError,
 )
+
+T = TypeVar("T")
 
 PAGE_BYTES: Final = 8192
 """SQLite's page size for a new file: 13 MB go in a tenth faster than with its own 4,096, small rows as fast."""
@@ -257,6 +260,13 @@ def writing(engine: Engine, *, durable: bool = True, alone: bool = True) -> Iter
                 first.append(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
             connection.exec_driver_sql(";".join(first) + ";")
         yield connection
+
+
+def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """All of them in order, at most ``size`` at a time: a statement takes only so many parameters."""
+    source = iter(items)
+    while batch := list(islice(source, size)):
+        yield batch
 
 
 @contextmanager

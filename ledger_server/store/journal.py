@@ -13,20 +13,18 @@ whether the journal is where the writer expects it, and only then writes: so arr
 answer was lost shows up at the next append.
 
 A model is held, pruned or unknown, as its row in ``models`` says. Its bytes are put before that row is committed, and
-dropped after it was marked as pruned, both inside write transactions; what a crash leaves between, ``sweep`` finds.
+dropped after it was marked as pruned, both inside write transactions (``ledger_server.store.removal``).
 
 Nothing here knows the rules of a ledger, and no model is hashed: who calls has admitted what it hands over, and
 every blob goes by the digest in the transaction's header.
 """
 
-import logging
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -55,12 +53,13 @@ from fl_core.step_coding import CODED_HEAD_BYTES, LEAST_BYTES, base_of, decode_s
 from fl_core.sync.items import Item
 from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of
 from ledger_server.store import acts, appending, evidence, pending
-from ledger_server.store.appending import DROP_SKETCHES, SET_WHOLE, Entry
+from ledger_server.store.appending import SET_WHOLE, Entry
 from ledger_server.store.blobs.protocol import BlobStore, MemoryReader, ModelReader
 from ledger_server.store.database import Database
-from ledger_server.store.engine import together
-from ledger_server.store.errors import LedgerExistsError, StoreError, StoreInconsistentError
+from ledger_server.store.engine import batches, together
+from ledger_server.store.errors import LedgerExistsError, StoreInconsistentError
 from ledger_server.store.evidence import Named
+from ledger_server.store.removal import Removal
 from ledger_server.store.schema import REVISION
 from ledger_server.store.stored import STORED, StoredTransaction, stored_of
 from ledger_server.store.tables import (
@@ -76,13 +75,9 @@ from ledger_server.store.tables import (
 )
 
 T = TypeVar("T")
-logger: logging.Logger = logging.getLogger(__name__)
 
 REPLAY_PAGE: Final = 1000
 """Transactions in memory at a time while replaying."""
-_DROP_PAGE: Final = 20
-"""A deletion in a bucket takes a round trip, and publications wait for a page of them."""
-_SWEEP_PAGE: Final = 500
 _UNPACKED_BYTES: Final = 64 << 20
 _IDS_PER_QUERY: Final = 10_000
 _NONE: Final[Mapping[Digest, Sequence[TxId]]] = MappingProxyType({})
@@ -124,13 +119,6 @@ _ITEMS = (
 )
 _BY_IDS = select(*STORED).where(transactions.c.id.in_(bindparam("ids", expanding=True)))
 _CARRYING = select(*STORED).where(transactions.c.model_digest.in_(bindparam("digests", expanding=True)))
-_PRUNED_UP_TO = (
-    select(transactions.c.arrival)
-    .join(models, models.c.digest == transactions.c.model_digest)
-    .where(models.c.pruned_at_ms.is_not(None))
-    .order_by(transactions.c.arrival.desc())
-    .limit(1)
-)
 _GENESIS = (
     select(*STORED, attachments.c.data)
     .join_from(transactions, attachments, transactions.c.attachment_digest == attachments.c.digest)
@@ -174,40 +162,14 @@ _IS_PACKED = select(
 _SET_PACKED = (
     update(models).where(models.c.digest == bindparam("of")).values(base=bindparam("by"), packed_size=bindparam("take"))
 )
-_HELD = (
-    select(models.c.digest, models.c.size)
-    .where(models.c.digest > bindparam("after"), models.c.pruned_at_ms.is_(None))
-    .order_by(models.c.digest)
-    .limit(bindparam("limit"))
-)
-_HELD_AMONG = select(models.c.digest).where(
-    models.c.digest.in_(bindparam("digests", expanding=True)), models.c.pruned_at_ms.is_(None)
-)
-_PRUNED_AMONG = select(models.c.digest).where(
-    models.c.digest.in_(bindparam("digests", expanding=True)), models.c.pruned_at_ms.is_not(None)
-)
 _HELD_BYTES = select(func.coalesce(func.sum(func.coalesce(models.c.packed_size, models.c.size)), 0)).where(
     models.c.pruned_at_ms.is_(None)
 )
 _SKETCH = select(sketches.c.data, sketches.c.digest).where(sketches.c.model == bindparam("digest"))
-_IS_PRUNED = select(exists().where(models.c.digest == bindparam("digest"), models.c.pruned_at_ms.is_not(None)))
-_PRUNED_COUNT = select(func.count()).select_from(models).where(models.c.pruned_at_ms.is_not(None))
 _SUMMARY = select(summaries.c.data, summaries.c.digest).join(journal, journal.c.epoch == summaries.c.epoch)
 _CHECKPOINTS = select(checkpoints.c.served).order_by(checkpoints.c.member)
 _ARCHIVED = select(journal.c.archived)
 _GENESIS_ATTACHMENT = select(transactions.c.attachment_digest).where(transactions.c.arrival == 0)
-_GENESIS_MODEL = select(transactions.c.model_digest).where(transactions.c.arrival == 0)
-_TO_PRUNE = select(models.c.digest, models.c.size).where(
-    models.c.digest.in_(bindparam("digests", expanding=True)),
-    models.c.pruned_at_ms.is_(None),
-    # What came after the caller had looked may carry one of these models.
-    models.c.digest.not_in(select(transactions.c.model_digest).where(transactions.c.arrival >= bindparam("known"))),
-)
-_SET_PRUNED = (
-    update(models)
-    .where(models.c.digest == bindparam("of"))
-    .values(pruned_at_ms=bindparam("at_ms"), base=None, packed_size=None)
-)
 
 
 class Position(NamedTuple):
@@ -241,22 +203,6 @@ class Appending:
     append: Callable[[Sequence[Entry]], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class HeldModel:
-    """A model whose bytes are here."""
-
-    digest: Digest
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """How many models were pruned, and the size of all of them."""
-
-    models: int
-    nbytes: int
-
-
 class Store:
     """See the module docstring. ``open_store`` builds it; close it, or use it in a ``with``.
 
@@ -268,12 +214,14 @@ class Store:
         place: The name of that kind of place, recorded with genesis.
 
     Attributes:
+        removal: How models leave it.
         unpacked: The packed models that were read last.
     """
 
     def __init__(self, database: Database, blobs: BlobStore, *, place: str) -> None:
         self.database: Database = database
         self._blobs, self._place = blobs, place
+        self.removal: Removal = Removal(database, blobs)
         self._unpacked_lock = threading.Lock()
         self.unpacked: LRUCache[Digest, Buffer] = LRUCache(_UNPACKED_BYTES, getsizeof=len)
 
@@ -440,7 +388,7 @@ class Store:
     def arrivals(self, ids: Sequence[TxId]) -> dict[TxId, int]:
         """The arrivals of transactions, by id; those that are not here are left out."""
         found: dict[TxId, int] = {}
-        for batch in _batches(ids, _IDS_PER_QUERY):
+        for batch in batches(ids, _IDS_PER_QUERY):
             with self.database.reading() as connection:
                 found.update((TxId(id_), arrival) for id_, arrival in connection.execute(_ARRIVALS, {"ids": batch}))
         return found
@@ -463,7 +411,7 @@ class Store:
     def transactions(self, ids: Sequence[TxId]) -> list[StoredTransaction]:
         """Several transactions by id, in the order asked; those that are not here are left out."""
         found: dict[TxId | None, StoredTransaction] = {}
-        for batch in _batches(ids, _IDS_PER_QUERY):
+        for batch in batches(ids, _IDS_PER_QUERY):
             with self.database.reading() as connection:
                 rows = connection.execute(_BY_IDS, {"ids": batch}).all()
             found.update((stored.stored_id, stored) for stored in map(stored_of, rows))
@@ -489,7 +437,7 @@ class Store:
     def evidence_here(self, digests: Sequence[Digest]) -> dict[Digest, int]:
         """Of these attachments those that are here, and their sizes in bytes."""
         found: dict[Digest, int] = {}
-        for batch in _batches(digests, _IDS_PER_QUERY):
+        for batch in batches(digests, _IDS_PER_QUERY):
             with self.database.reading() as connection:
                 found |= evidence.here(connection, batch)
         return found
@@ -719,53 +667,6 @@ class Store:
             row = connection.execute(_SKETCH, {"digest": digest}).one_or_none()
         return row.data if row is not None and digest_of(row.data) == row.digest else None
 
-    def is_pruned(self, digest: Digest) -> bool:
-        """Whether a transaction here carries this model, and its bytes were dropped by ``prune`` or never came."""
-        return bool(self._scalar(_IS_PRUNED, digest=digest))
-
-    def pruned_models(self) -> int:
-        return int(self._scalar(_PRUNED_COUNT))
-
-    def pruned_up_to(self) -> int:
-        """How many transactions there are up to the last whose model is pruned; 0: none is."""
-        arrival: int | None = self._scalar(_PRUNED_UP_TO)
-        return 0 if arrival is None else arrival + 1
-
-    def held_models(self, *, after: Digest | None, limit: int) -> list[HeldModel]:
-        """At most ``limit`` models whose bytes are here, by digest, beyond ``after`` (None: from the first)."""
-        with self.database.reading() as connection:
-            rows = connection.execute(_HELD, {"after": after or "", "limit": limit}).all()
-        return [HeldModel(*row) for row in rows]
-
-    def prune(self, digests: Sequence[Digest], *, known: int, now_ms: int) -> Pruned:
-        """Record models as pruned, durably, and drop their bytes; ``model`` and ``open_model`` answer None for them.
-
-        A model is left as it is when a transaction of arrival ``known`` or later carries it: the caller has not
-        seen that one. Publications wait meanwhile, so some dozens of models at a time. Bytes that cannot be dropped now
-        are dropped by ``sweep``.
-
-        Args:
-            digests: Of ``HeldModel``; those that are pruned already are passed over.
-            known: How many transactions the caller knew when it decided.
-            now_ms: Milliseconds since 1970 UTC.
-
-        Raises:
-            StoreUnavailableError: Nothing is pruned.
-            StoreInconsistentError: Genesis's model is among them, which is never pruned.
-        """
-        with self.database.writing(durable=True) as connection:
-            if connection.execute(_GENESIS_MODEL).scalar_one_or_none() in digests:
-                raise StoreInconsistentError("genesis's model is never pruned")
-            rows = connection.execute(_TO_PRUNE, {"digests": digests, "known": known}).all()
-            if rows:
-                connection.execute(_SET_PRUNED, [{"of": row.digest, "at_ms": now_ms} for row in rows])
-                connection.execute(DROP_SKETCHES, {"models": [row.digest for row in rows]})
-        try:
-            self._drop([row.digest for row in rows])
-        except StoreError as error:
-            logger.warning("pruned models still take space", extra={"reason": str(error)})
-        return Pruned(len(rows), sum(row.size for row in rows))
-
     def erased(self) -> None:
         """Have every process that serves the ledger let go of what it holds in memory: models were erased.
 
@@ -774,56 +675,6 @@ class Store:
         """
         with self.database.writing(durable=False) as connection:
             connection.execute(_CHANGED)
-
-    def sweep(self) -> int:
-        """Drop models' bytes that no transaction holds: what a crash left between prune and drop, or put and append.
-
-        Returns:
-            How many were dropped.
-
-        Raises:
-            StoreUnavailableError: What is left is dropped by the next call.
-        """
-        for page in _batches(self._blobs.dropped(), _SWEEP_PAGE):
-            with self.database.reading() as connection:
-                held = connection.execute(_HELD_AMONG, {"digests": page}).scalars().all()
-            for digest in held:  # the journal is an older one, put back from a copy
-                self._blobs.take_back(digest)
-        dropped = sum(self._drop(page) for page in _batches(self._blobs.settled(), _SWEEP_PAGE))
-        self.collect()
-        return dropped
-
-    def collect(self) -> int:
-        """Delete the models that all servers of a shared bucket have dropped; returns how many.
-
-        Raises:
-            StoreUnavailableError: What is left is deleted by the next call, here or by another server.
-        """
-        return self._blobs.collect(self._holds)
-
-    def _holds(self, digest: Digest) -> bool:
-        with self.database.reading() as connection:
-            return connection.execute(_HELD_AMONG, {"digests": [digest]}).first() is not None
-
-    def _drop(self, digests: Sequence[Digest]) -> int:
-        """Drop those blobs that no transaction holds, a few at a time, since publications wait meanwhile."""
-        with self.database.reading() as connection:
-            candidates = self._unneeded(connection, digests)
-        dropped = 0
-        for batch in _batches(candidates, _DROP_PAGE):
-            with self.database.writing(durable=False) as connection:
-                # Asked again where no publication can come in between: a digest may come back at any time.
-                for digest in self._unneeded(connection, batch):
-                    self._blobs.drop(connection, digest)
-                    dropped += 1
-        return dropped
-
-    def _unneeded(self, connection: Connection, digests: Sequence[Digest]) -> list[Digest]:
-        """Those blobs that no transaction holds; in a shared place only where it is known that none does any more."""
-        found = set(
-            connection.execute(_PRUNED_AMONG if self._blobs.is_shared else _HELD_AMONG, {"digests": digests}).scalars()
-        )
-        return [each for each in digests if (each in found) == self._blobs.is_shared]
 
     # -- the whole --------------------------------------------------------------------------------
 
@@ -860,12 +711,6 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    source = iter(items)
-    while batch := list(islice(source, size)):
-        yield batch
 
 
 def _check_order(entries: Sequence[Entry]) -> None:

@@ -193,7 +193,7 @@ def test_small_models_come_together_but_for_those_that_are_pruned_or_not_here(le
     for n, draft in enumerate(drafts):
         put(ledger, draft, model(n))
     digests = [draft.header.model_digest for draft in drafts]
-    ledger.prune(digests[:1], known=4, now_ms=NOW_MS)
+    ledger.removal.prune(digests[:1], known=4, now_ms=NOW_MS)
     assert ledger.small_models([*digests, UNKNOWN]) == {digests[1]: model(1), digests[2]: model(2)}
 
 

@@ -14,8 +14,9 @@ from ledger_server.buckets import S3Address
 from ledger_server.store import open_store
 from ledger_server.store.blobs import s3
 from ledger_server.store.errors import StoreInconsistentError, StoreLocationError, StoreUnavailableError
-from ledger_server.store.journal import HeldModel, Pruned, Store
+from ledger_server.store.journal import Store
 from ledger_server.store.opening import BlobPlace
+from ledger_server.store.removal import HeldModel, Pruned
 from tests.builders import TinyLedger, make_genesis, model
 from tests.contract.test_store import NOW_MS, at, engine_of, found, put
 
@@ -45,60 +46,60 @@ def ledger(store: Store, tiny: TinyLedger) -> Store:
 
 
 def held(store: Store) -> set[Digest]:
-    return {each.digest for each in store.held_models(after=None, limit=100)}
+    return {each.digest for each in store.removal.held(after=None, limit=100)}
 
 
 def test_what_is_held_is_listed_by_digest(ledger: Store, tiny: TinyLedger) -> None:
     data = [tiny.genesis_model, model(1), model(2), model(3)]
     everything = sorted((HeldModel(digest_of(each), len(each)) for each in data), key=lambda each: each.digest)
-    assert ledger.held_models(after=None, limit=10) == everything
-    assert ledger.held_models(after=everything[1].digest, limit=1) == everything[2:3]
+    assert ledger.removal.held(after=None, limit=10) == everything
+    assert ledger.removal.held(after=everything[1].digest, limit=1) == everything[2:3]
 
 
 def test_a_pruned_model_is_gone_and_its_transaction_stays(ledger: Store, tiny: TinyLedger) -> None:
-    assert ledger.prune([ONE], known=4, now_ms=NOW_MS) == Pruned(1, len(model(1)))
+    assert ledger.removal.prune([ONE], known=4, now_ms=NOW_MS) == Pruned(1, len(model(1)))
     assert ledger.model(ONE) is None
     assert ledger.open_model(ONE) is None
-    assert ledger.is_pruned(ONE)
-    assert not ledger.is_pruned(TWO)
+    assert ledger.removal.is_pruned(ONE)
+    assert not ledger.removal.is_pruned(TWO)
     assert ledger.model(TWO) == model(2)
     assert held(ledger) == {digest_of(tiny.genesis_model), TWO, THREE}
-    assert ledger.pruned_models() == 1
+    assert ledger.removal.count() == 1
     assert [stored.arrival for stored in ledger.replay()] == [0, 1, 2, 3]
-    ledger.collect()
+    ledger.removal.collect()
     assert set(ledger._blobs.digests()) == held(ledger)
 
 
 def test_pruning_again_prunes_nothing(ledger: Store) -> None:
-    assert ledger.prune([ONE, TWO], known=4, now_ms=NOW_MS).models == 2
-    assert ledger.prune([ONE, TWO, THREE], known=4, now_ms=NOW_MS) == Pruned(1, len(model(3)))
-    assert ledger.prune([ONE, TWO, THREE], known=4, now_ms=NOW_MS) == Pruned(0, 0)
+    assert ledger.removal.prune([ONE, TWO], known=4, now_ms=NOW_MS).models == 2
+    assert ledger.removal.prune([ONE, TWO, THREE], known=4, now_ms=NOW_MS) == Pruned(1, len(model(3)))
+    assert ledger.removal.prune([ONE, TWO, THREE], known=4, now_ms=NOW_MS) == Pruned(0, 0)
 
 
 def test_nothing_is_known_of_a_model_that_was_never_here(ledger: Store) -> None:
-    assert not ledger.is_pruned(Digest("f" * 64))
+    assert not ledger.removal.is_pruned(Digest("f" * 64))
 
 
 def test_genesis_is_never_pruned_and_nothing_beside_it(ledger: Store, tiny: TinyLedger) -> None:
     with pytest.raises(StoreInconsistentError, match="never pruned"):
-        ledger.prune([ONE, digest_of(tiny.genesis_model)], known=4, now_ms=NOW_MS)
+        ledger.removal.prune([ONE, digest_of(tiny.genesis_model)], known=4, now_ms=NOW_MS)
     assert len(held(ledger)) == 4
 
 
 def test_a_model_that_a_later_transaction_carries_stays(ledger: Store, tiny: TinyLedger) -> None:
     """The planner saw four transactions; the fifth came before its decision, and names a model that was to go."""
     put(ledger, tiny.draft("dan", [tiny.genesis_id], model(2)), model(2))
-    assert ledger.prune([ONE, TWO], known=4, now_ms=NOW_MS).models == 1
+    assert ledger.removal.prune([ONE, TWO], known=4, now_ms=NOW_MS).models == 1
     assert ledger.model(TWO) == model(2)
 
 
 def test_a_pruned_model_that_is_published_again_is_back(ledger: Store, tiny: TinyLedger) -> None:
-    ledger.prune([ONE], known=4, now_ms=NOW_MS)
+    ledger.removal.prune([ONE], known=4, now_ms=NOW_MS)
     assert put(ledger, tiny.draft("dan", [tiny.genesis_id], model(1)), model(1)) == 4
     assert ledger.model(ONE) == model(1)
-    assert not ledger.is_pruned(ONE)
-    assert ledger.sweep() == 0
-    assert ledger.prune([ONE], known=5, now_ms=NOW_MS).models == 1, "and may go once more"
+    assert not ledger.removal.is_pruned(ONE)
+    assert ledger.removal.sweep() == 0
+    assert ledger.removal.prune([ONE], known=5, now_ms=NOW_MS).models == 1, "and may go once more"
     assert ledger.model(ONE) is None
 
 
@@ -106,7 +107,7 @@ def test_a_transaction_without_its_model_is_recorded_as_pruned(ledger: Store, ti
     first, again = (tiny.draft(name, [tiny.genesis_id], model(4)) for name in ("dan", "eve"))
     assert ledger.append(at(4, first), model=None, attachment=None)
     assert ledger.model(digest_of(model(4))) is None
-    assert ledger.is_pruned(digest_of(model(4)))
+    assert ledger.removal.is_pruned(digest_of(model(4)))
     assert [stored.transaction.id for stored in ledger.page(after=3, limit=9)] == [first.id]
     assert put(ledger, again, model(4)) == 5, "another brings it"
     assert ledger.model(digest_of(model(4))) == model(4)
@@ -147,13 +148,13 @@ def test_what_could_not_be_dropped_is_swept_by_the_next_start(
 ) -> None:
     monkeypatch.setattr(s3, "YOUNG", timedelta(seconds=-60))  # as a day later
     with without_drops(ledger, monkeypatch):
-        assert ledger.prune([ONE, THREE], known=4, now_ms=NOW_MS).models == 2
+        assert ledger.removal.prune([ONE, THREE], known=4, now_ms=NOW_MS).models == 2
         assert [ledger.model(each) for each in (ONE, TWO, THREE)] == [None, model(2), None]
         with pytest.raises(StoreUnavailableError):
-            ledger.sweep()
+            ledger.removal.sweep()
     ledger.close()
     with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket) as again:
-        assert [again.sweep(), again.sweep()] == [2, 0]
+        assert [again.removal.sweep(), again.removal.sweep()] == [2, 0]
         assert [again.model(each) for each in (ONE, TWO, THREE)] == [None, model(2), None]
 
 
@@ -161,9 +162,9 @@ def test_a_model_that_came_back_before_its_old_bytes_were_dropped_stays(
     ledger: Store, tiny: TinyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with without_drops(ledger, monkeypatch):
-        ledger.prune([ONE], known=4, now_ms=NOW_MS)
+        ledger.removal.prune([ONE], known=4, now_ms=NOW_MS)
     put(ledger, tiny.draft("dan", [tiny.genesis_id], model(1)), model(1))
-    assert ledger.sweep() == 0
+    assert ledger.removal.sweep() == 0
     assert ledger.model(ONE) == model(1)
 
 
@@ -172,10 +173,10 @@ def test_a_prepared_model_that_was_swept_is_put_again(ledger: Store, tiny: TinyL
     ledger.prepare_model(digest, model(7))
     assert ledger.model(digest) is None, "nobody sees it"
     swept = 1 if blobs == "directory" else 0
-    assert ledger.sweep() == swept, "rows are written with the transaction, and objects must be a day old"
+    assert ledger.removal.sweep() == swept, "rows are written with the transaction, and objects must be a day old"
     put(ledger, tiny.draft("dan", [tiny.genesis_id], model(7)), model(7))
     assert ledger.model(digest) == model(7)
-    assert ledger.sweep() == 0
+    assert ledger.removal.sweep() == 0
 
 
 # -- whose models they are -----------------------------------------------------------------------------
@@ -229,7 +230,7 @@ def test_space_really_comes_back(store: Store) -> None:
     store.database.compact()
     before = store.storage_bytes()
     gone = [digest_of(large(value + 2)) for value in range(19)]
-    assert store.prune(gone, known=21, now_ms=NOW_MS) == Pruned(19, 19 * size)
+    assert store.removal.prune(gone, known=21, now_ms=NOW_MS) == Pruned(19, 19 * size)
     if (reusable := store.database.reusable_bytes()) is not None and store._place == "database":
         assert reusable > 18 * size, "a database reuses the room even before it is compacted"
     store.database.compact()
@@ -250,7 +251,7 @@ def _use_room_again(store: Store) -> None:
     found(store, tiny)
     for value in range(10):
         put(store, tiny.draft(f"author {value}", [tiny.genesis_id], large(value + 2)), large(value + 2))
-    store.prune([digest_of(large(value + 2)) for value in range(10)], known=11, now_ms=NOW_MS)
+    store.removal.prune([digest_of(large(value + 2)) for value in range(10)], known=11, now_ms=NOW_MS)
     before = _file_bytes(store)
     for value in range(10):
         put(store, tiny.draft(f"later {value}", [tiny.genesis_id], large(value + 50)), large(value + 50))

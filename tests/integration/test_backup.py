@@ -294,7 +294,7 @@ def test_a_model_that_is_pruned_while_it_is_copied_is_pruned_in_the_copy_too(tmp
 
     assert back_up(tmp_path / "site", tmp_path / "copy", progress=prune) == Copied(4, 3, "directory", missing=0)
     with open_store(f"sqlite:///{tmp_path / 'copy' / DATABASE}", data_dir=tmp_path / "copy") as store:
-        assert store.pruned_models() == 1
+        assert store.removal.count() == 1
 
 
 def test_a_damaged_ledger_is_copied_only_when_told_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -460,7 +460,7 @@ def prune_first(site: Path, count: int) -> None:
     """Prune the models of the first transactions behind genesis, as another process does."""
     with open_store(f"sqlite:///{site / DATABASE}", data_dir=site) as store:
         digests = [each.transaction.header.model_digest for each in store.page(after=0, limit=count)]
-        assert store.prune(digests, known=store.length(), now_ms=NOW_MS).models == count
+        assert store.removal.prune(digests, known=store.length(), now_ms=NOW_MS).models == count
 
 
 def type_in(command: str, postgresql: Databases) -> None:

@@ -57,7 +57,7 @@ def test_a_model_that_one_peer_still_has_is_fetched_from_it(tmp_path: Path) -> N
         assert prune_and_forget(pruned) == 7
         late.start()
         settle(servers)
-        assert late.service.store.pruned_models() == 0
+        assert late.service.store.removal.count() == 0
         assert models_of(late) == models_of(whole)
 
 
@@ -106,7 +106,7 @@ def test_a_server_joins_where_everybody_has_pruned(tmp_path: Path, capsys: pytes
             assert prune_and_forget(server) == 7
         late.start()
         assert settle(servers) == early[0].ids()
-        assert late.service.store.pruned_models() == 7
+        assert late.service.store.removal.count() == 7
         assert models_of(late) == models_of(early[0])
         assert state_of(late, ids[-1]) == state_of(early[0], ids[-1])
 

@@ -132,7 +132,7 @@ def test_random_ledgers_keep_what_the_definition_says(service: LedgerService) ->
         run(service, keep_s=keep_s)
         stay = sorted(kept(service, keep_s=keep_s))
         needed = {node.model_digest for node in service.node.nodes_of(stay)}  # type: ignore[arg-type]
-        held = {each.digest for each in service.store.held_models(after=None, limit=100)}
+        held = {each.digest for each in service.store.removal.held(after=None, limit=100)}
         assert held == needed, "a model goes when all that carry it let it go"
 
 
@@ -180,7 +180,7 @@ def test_a_model_that_is_pruned_while_it_is_read_is_not_called_damaged(journal: 
         journal,
         model=lambda _: bytes(LAYOUT.nbytes),
         open_model=lambda _: Hollow(LAYOUT.nbytes),
-        is_pruned=lambda _: True,
+        removal=Faulty(journal.removal, is_pruned=lambda _: True),
     )
     models = CachedModelStore(zeros, LAYOUT, cache_bytes=0)  # type: ignore[arg-type]
     with pytest.raises(ModelPrunedError):
@@ -207,7 +207,7 @@ def test_what_is_published_between_the_decision_and_the_pruning_keeps_its_model(
     again = publish(service, 0.25, secret=secret("b")).transaction  # the very model of the first
     prune(service.store, snapshot, now_ms=lambda: NOW_MS)
     assert {first, again} <= here(service)
-    assert service.store.pruned_models() == 3, "the values 0, 2 and 3 eighths; a's newest has 4, and 1/8 no other"
+    assert service.store.removal.count() == 3, "the values 0, 2 and 3 eighths; a's newest has 4, and 1/8 no other"
 
 
 def test_publishing_and_pruning_at_once_lose_nothing(service: LedgerService) -> None:
@@ -285,14 +285,14 @@ def test_a_server_that_prunes_keeps_nothing_of_it_in_memory(service: LedgerServi
 
 def test_it_is_off_by_default_and_then_only_finishes_what_was_begun(service: LedgerService, blobs: BlobPlace) -> None:
     grow(service, rounds=5)
-    held = {each.digest for each in service.store.held_models(after=None, limit=100)}
+    held = {each.digest for each in service.store.removal.held(after=None, limit=100)}
     gone = min(held - {service.view(service.id).stored.transaction.header.model_digest})
-    service.store.prune([gone], known=len(service.ledger), now_ms=NOW_MS)
+    service.store.removal.prune([gone], known=len(service.ledger), now_ms=NOW_MS)
     pruning = AutomaticPruning(service, keep_ms=None, every_s=0.01, now_ms=lambda: NOW_MS)
     pruning.start()
     pruning.stop()
-    assert service.store.sweep() == 0, f"{blobs}: done already"
-    assert service.store.pruned_models() == 1
+    assert service.store.removal.sweep() == 0, f"{blobs}: done already"
+    assert service.store.removal.count() == 1
 
 
 def test_a_store_that_fails_is_tried_again_later(service: LedgerService, journal: Store) -> None:
@@ -305,11 +305,11 @@ def test_a_store_that_fails_is_tried_again_later(service: LedgerService, journal
         faulty.on = failures < 3
         raise StoreUnavailableError("the disk is full")
 
-    faulty = Faulty(journal, prune=fail)
-    service.store = faulty  # type: ignore[assignment]
+    faulty = Faulty(journal.removal, prune=fail)
+    service.store = Faulty(journal, removal=faulty)  # type: ignore[assignment]
     pruning = AutomaticPruning(service, keep_ms=0, every_s=0.01, now_ms=lambda: NOW_MS)
     pruning.start()
-    until(lambda: journal.pruned_models() > 0)
+    until(lambda: journal.removal.count() > 0)
     pruning.stop()
     assert failures == 3
 
@@ -356,11 +356,11 @@ def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
     assert killed.exitcode == KILLED, log.read_text()
     with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket) as store:
         begun = proof(StoreSource(store)).pruned
-        assert begun == store.pruned_models()
+        assert begun == store.removal.count()
         assert begun == (0 if point == "inside the record" else 3) < whole.models
         finished = prune(store, snapshot_of(store, keep_ms=0), now_ms=lambda: NOW_MS)
         assert finished.models == whole.models - begun
-        assert store.sweep() == 0
+        assert store.removal.sweep() == 0
         assert len(list(store._blobs.digests())) == finished.held
         assert proof(StoreSource(store)).pruned == whole.models
 

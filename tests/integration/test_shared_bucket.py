@@ -78,8 +78,8 @@ def keys(s3: S3Service, address: S3Address) -> list[str]:
 
 
 def let_go(store: Store) -> None:
-    assert store.prune([ONE], known=2, now_ms=NOW_MS).models == 1
-    store.collect()
+    assert store.removal.prune([ONE], known=2, now_ms=NOW_MS).models == 1
+    store.removal.collect()
 
 
 def identity_of(store: Store) -> str:
@@ -118,7 +118,7 @@ def test_what_one_has_never_heard_of_is_not_its_to_delete(
     monkeypatch.setattr(bucket_module, "YOUNG", timedelta(seconds=-60))  # as a day later
     first, second = servers
     put(second, tiny.draft("bob", [tiny.genesis_id], model(2)), model(2))
-    assert [first.sweep(), second.sweep()] == [0, 0]
+    assert [first.removal.sweep(), second.removal.sweep()] == [0, 0]
     assert second.model(digest_of(model(2))) == model(2)
 
 
@@ -131,7 +131,7 @@ def test_a_server_that_joins_keeps_what_it_brings_in_and_the_others_let_go(
     let_go(servers[1])
     assert late.others_model(ONE, len(model(1))) == model(1)
     put(late, tiny.draft("ann", [tiny.genesis_id], model(1)), model(1))
-    servers[0].collect()
+    servers[0].removal.collect()
     assert late.model(ONE) == model(1)
 
 
@@ -144,7 +144,7 @@ def test_one_that_has_left_for_good_holds_up_deletions_until_it_is_taken_off(
     let_go(first)
     assert ONE in keys(s3, address)
     s3.remove(address, f"{address.prefix}/servers/{left}")
-    assert first.sweep() == 0
+    assert first.removal.sweep() == 0
     assert ONE not in keys(s3, address)
     with pytest.raises(StoreLocationError, match=rf"taken off those that share .* put the empty object servers/{left}"):
         opened("b")
@@ -167,9 +167,9 @@ def test_a_model_that_comes_again_is_kept_again(
     put(first, tiny.draft("bob", [tiny.genesis_id], model(1)), model(1))
     let_go(second)
     assert first.model(ONE) == model(1)
-    let_go_later = first.prune([ONE], known=3, now_ms=NOW_MS)
+    let_go_later = first.removal.prune([ONE], known=3, now_ms=NOW_MS)
     assert let_go_later.models == 1
-    assert second.collect() == 1, "whoever comes by deletes"
+    assert second.removal.collect() == 1, "whoever comes by deletes"
 
 
 def test_a_journal_that_was_put_back_from_a_copy_keeps_what_it_has_not_let_go(
@@ -184,7 +184,7 @@ def test_a_journal_that_was_put_back_from_a_copy_keeps_what_it_has_not_let_go(
     first.close()
     database.write_bytes(copy)
     first = opened("a")
-    first.sweep()
+    first.removal.sweep()
     let_go(second)
     assert first.model(ONE) == model(1)
 
@@ -198,7 +198,7 @@ def test_a_model_is_not_taken_back_while_it_is_deleted_and_not_deleted_while_it_
     """One server deletes; between its steps the other publishes the model again, and tries until it can."""
     first, second = servers
     let_go(first)
-    assert second.prune([ONE], known=2, now_ms=NOW_MS).models == 1
+    assert second.removal.prune([ONE], known=2, now_ms=NOW_MS).models == 1
     delete, tried = second._blobs.delete, []  # type: ignore[attr-defined]
 
     def publish_meanwhile(key: str) -> None:
@@ -209,10 +209,10 @@ def test_a_model_is_not_taken_back_while_it_is_deleted_and_not_deleted_while_it_
         delete(key)
 
     monkeypatch.setattr(second._blobs, "delete", publish_meanwhile)
-    assert second.collect() == 1
+    assert second.removal.collect() == 1
     assert len(tried) == 2, "before a mark went, and before the model did"
     put(first, tiny.draft("bob", [tiny.genesis_id], model(1)), model(1))
-    assert second.collect() == 0
+    assert second.removal.collect() == 0
     assert first.model(ONE) == model(1)
 
 
@@ -221,7 +221,7 @@ def test_a_model_that_is_taken_back_before_marks_are_counted_again_stays(
 ) -> None:
     first, second = servers
     let_go(first)
-    assert second.prune([ONE], known=2, now_ms=NOW_MS).models == 1
+    assert second.removal.prune([ONE], known=2, now_ms=NOW_MS).models == 1
     counting = Sharing._delete
 
     def taken_back_first(self: Sharing, digest: Digest) -> bool:
@@ -229,7 +229,7 @@ def test_a_model_that_is_taken_back_before_marks_are_counted_again_stays(
         return counting(self, digest)
 
     monkeypatch.setattr(Sharing, "_delete", taken_back_first)
-    assert second.collect() == 0
+    assert second.removal.collect() == 0
     assert first.model(ONE) == model(1)
 
 
@@ -239,7 +239,7 @@ def test_what_a_server_holds_is_not_deleted_by_it_whoever_marks_it_in_its_name(
     let_go(servers[0])
     mark = f"{address.prefix}/let-go/{ONE}/{identity_of(servers[1])}"
     s3.put(address, mark, b"")
-    assert servers[1].collect() == 0
+    assert servers[1].removal.collect() == 0
     assert servers[1].model(ONE) == model(1)
     assert mark not in s3.objects(address)
 
@@ -298,7 +298,7 @@ def test_whoever_is_killed_in_the_middle_of_a_deletion_leaves_what_the_next_fini
     assert is_whole == (steps >= 6), "let go; say so; delete two marks and the model; unsay"
     second = opened("b")
     for store in (first, second, first, second):
-        store.sweep()
+        store.removal.sweep()
     assert [each for each in keys(s3, address) if ONE in each and "now-" not in each] == []
     assert {first.model(ONE), second.model(ONE)} == {None}
 
@@ -310,10 +310,10 @@ def test_without_the_bucket_nothing_is_let_go_and_the_next_pass_does_it(
     first, second = servers
     let_go(first)
     with s3.down():
-        assert second.prune([ONE], known=2, now_ms=NOW_MS).models == 1, "the row is what counts"
+        assert second.removal.prune([ONE], known=2, now_ms=NOW_MS).models == 1, "the row is what counts"
         with pytest.raises(StoreUnavailableError):
-            second.collect()
-    assert second.sweep() == 1
+            second.removal.collect()
+    assert second.removal.sweep() == 1
     assert ONE not in keys(s3, address)
 
 
