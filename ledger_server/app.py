@@ -11,6 +11,7 @@ import time
 from asyncio import Event, create_task, wait
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 from anyio.to_thread import current_default_thread_limiter, run_sync
@@ -18,7 +19,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import RedirectResponse
 
+from fl_core.wire import v1
 from ledger_server.api import console, events, gossip, health, ledger, models, pages, selections, transactions, views
 from ledger_server.api.documentation import EVERYWHERE, describe
 from ledger_server.build import build
@@ -76,6 +79,7 @@ def create_app(
     clock_ms: Callable[[], int] = now_ms,
     place: int = 0,
     alone: bool = False,
+    source: Callable[[], v1.ViewSourceOut] | None = None,
 ) -> FastAPI:
     """A server for the ledger in ``settings.resolved_database_url``.
 
@@ -85,6 +89,7 @@ def create_app(
         clock_ms: Milliseconds since 1970 UTC; tests bring their own.
         place: A number of this process's own among those that serve from the data folder.
         alone: Whether it speaks to no other server, whatever members the ledger lists.
+        source: What the console is told of where the ledger comes from; default: from this server.
 
     Raises:
         StoreError: The database cannot be opened, or is behind (the message names the command).
@@ -170,6 +175,9 @@ def create_app(
 
         app = _api(lifespan, docs_enabled=settings.docs_enabled, guard=guard)
         app.state.service, app.state.server = service, state
+        app.state.source = source or partial(
+            v1.ViewSourceOut, kind="server", ledger=service.id, page=console.page_digest()
+        )
         app.state.following = Following(service.follow)
         app.state.gossip = Gossip(
             service,
@@ -190,6 +198,18 @@ def create_app(
             app.add_middleware(CORSMiddleware, allow_origins=settings.cors_origins, **HOW_PAGES_ASK)
         app.add_middleware(RequestMiddleware, server=state)
         resources = opened.pop_all()
+    return app
+
+
+def create_console(settings: Settings, source: Callable[[], v1.ViewSourceOut]) -> FastAPI:
+    """The console alone, for results without a ledger."""
+    app = FastAPI(openapi_url=None, redirect_slashes=False)
+    app.state.source, app.state.server = source, ServerState(settings)
+    app.include_router(console.router)
+    app.add_api_route(v1.VIEW_SOURCE, views.get_source)
+    app.add_api_route("/", lambda: RedirectResponse("/ui/"))
+    register(app, rejected=app.state.server.metrics.rejected)
+    app.add_middleware(RequestMiddleware, server=app.state.server)
     return app
 
 

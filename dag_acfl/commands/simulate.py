@@ -139,6 +139,10 @@ def simulate(
         _report(experiment, folder, command)
     if client is not None and not only:
         _tell_gain(experiment, folder)
+    shown = folder / wanted[0].label.folder_name if len(wanted) == 1 else folder
+    typer.echo(
+        as_called(f"who learnt from whom, in a browser: dag-acfl ledger view {shlex.quote(str(shown))}"), err=True
+    )
 
 
 def _app_folder(folder: Path) -> Path:
@@ -164,8 +168,7 @@ def _tell_gain(experiment: "Experiment", folder: Path) -> None:
     typer.echo(f"DAG-ACFL finds {last.communities} groups of sites (modularity {last.modularity:.2f}); sharing buys")
     typer.echo(told_gain(gain_figures(ours, alone, figure="accuracy"), len(ours["values"])))
     ledger = shlex.quote(str(of["dag-acfl"] / LEDGER))
-    typer.echo(as_called(f"who learnt from whom: dag-acfl ledger inspect {ledger}"))
-    typer.echo(as_called(f"a group's model:      dag-acfl ledger export-model --cluster 1 {ledger}"))
+    typer.echo(as_called(f"a group's model: dag-acfl ledger export-model --cluster 1 {ledger}"))
 
 
 def _list_experiments() -> None:

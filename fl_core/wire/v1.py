@@ -40,6 +40,7 @@ QUARANTINE: Final = "/v1/quarantine"
 COSTS: Final = "/v1/costs"
 EVENTS: Final = "/v1/events"
 ALARMS: Final = "/v1/alarms"
+VIEW_SOURCE: Final = "/v1/view/source"
 VIEW_UPDATES: Final = "/v1/view/updates"
 VIEW_UPDATE: Final = "/v1/view/updates/{transaction}"
 PROBLEM: Final = "/problems/{code}"
@@ -401,6 +402,34 @@ class UpdatesViewOut(Answer):
     )
 
 
+class RunViewOut(Answer):
+    """A run of a simulation: where it stands in its table, and its evaluated rounds, a column for each figure."""
+
+    folder: str = Field(description="Name of its folder.")
+    setting: str = Field(description="The table's row: data, distribution and model.")
+    participation: float = Field(description="The share of clients that take part in a round.")
+    method: str = Field(description="The table's column.")
+    seed: int
+    rounds: Count = Field(description="How many it has when it is finished.")
+    is_finished: bool
+    has_ledger: bool = Field(description="Whether it left a ledger, which a console can show.")
+    columns: dict[str, list[float | None]] = Field(
+        description="`round`, `virtual_time_s`, `bytes` so far, and figures."
+    )
+    costs: dict[str, float | str] | None = Field(None, description="Measured and by formulas, once it is finished.")
+
+
+class ViewSourceOut(Answer):
+    """What a console is served from; who finds another ledger or another page than before begins anew."""
+
+    kind: Literal["server", "file", "simulation"] = Field(description="file: a copy of a bundle, not a live server.")
+    ledger: HexId | None = Field(description="null: none of the runs left one.")
+    page: HexId = Field(description="Digest of the console's own files.")
+    name: str = Field("", description="Of the file, or of the folder.")
+    run: str = Field("", description="Folder of the run whose ledger is shown.")
+    runs: list[RunViewOut] = Field([], description="Of the simulation, at most 200.")
+
+
 class StepShareOut(Answer):
     """What a parent had of the average that a model was trained from."""
 
@@ -420,7 +449,7 @@ class UpdateViewOut(Answer):
 
     transaction: HexId
     arrival: Count = Field(description="Its place in this server's order of arrival.")
-    norm: float = Field(description="Euclidean norm of its model.")
+    norm: float | None = Field(description="Euclidean norm of its model; null: nobody here knows it.")
     step: float | None = Field(description="Of its step.")
     tensors: list[TensorStepOut]
     parents: list[StepShareOut]

@@ -249,6 +249,11 @@ def read_rounds(path: Path, *, most: int | None = None) -> list[RoundRecord]:
     return records
 
 
+def read_summary(path: Path) -> dict[str, Any]:
+    """What a finished run's summary says."""
+    return _read_json(path / SUMMARY)
+
+
 def read_label(path: Path) -> RunLabel:
     """Where the run in a folder stands."""
     try:

@@ -62,6 +62,12 @@ def files() -> dict[str, File]:
     }
 
 
+@cache
+def page_digest() -> Digest:
+    """SHA-256 of all files' digests: another one is another page."""
+    return digest_of("".join(f"{path} {file.digest}\n" for path, file in files().items()).encode())
+
+
 def _read(path: Path) -> File:
     data = path.read_bytes()
     return File(data, gzip.compress(data, mtime=0), digest_of(data), _TYPES[path.suffix])

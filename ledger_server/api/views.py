@@ -1,5 +1,6 @@
 """What pages draw of a ledger: parts of its journal as columns, and what is recorded of one update."""
 
+from math import isnan
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -22,6 +23,13 @@ router: APIRouter = APIRouter(tags=["views"])
 _LAST = 1 << 62
 Arrival = Annotated[int, Query(ge=0, le=_LAST)]
 Most = Annotated[int, Query(ge=1, le=MOST, description="Of more updates, evenly spaced ones are shown.")]
+
+
+@router.get(v1.VIEW_SOURCE, response_model=v1.ViewSourceOut, summary="What the console shows, and which page it is")
+@requires(Access.READ)
+def get_source(request: Request) -> Response:
+    """The ledger and the console's own version; of a simulation's results, its runs' rounds too."""
+    return answer(request.app.state.source())
 
 
 @router.get(
@@ -65,7 +73,7 @@ def _update_out(transaction: TxId, service: LedgerService) -> v1.UpdateViewOut:
     return v1.UpdateViewOut(
         transaction=transaction,
         arrival=stored.arrival,
-        norm=figures.norm,
+        norm=None if isnan(figures.norm) else figures.norm,
         step=None if figures.step is None else figures.step.norm,
         tensors=[
             v1.TensorStepOut(tensor=tensor.name, step=length)

@@ -5,7 +5,8 @@
  */
 
 const TOKEN = "dag-acfl-token";
-const SILENT_MS = 40_000; // the server says something every 15 s
+export const SILENT_MS = 40_000; // the server says something every 15 s
+const LONGEST_ANSWER_MS = 30_000;
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 15_000;
 
@@ -33,7 +34,8 @@ const headers = (more = {}) => (token.get() ? { ...more, authorization: `Bearer 
  * @returns {Promise<Response>}
  */
 async function ask(path, init = {}) {
-  const answer = await fetch(path, { ...init, headers: headers(init.headers), credentials: "omit" });
+  const signal = init.signal ?? AbortSignal.timeout(LONGEST_ANSWER_MS);
+  const answer = await fetch(path, { ...init, signal, headers: headers(init.headers), credentials: "omit" });
   if (answer.ok) return answer;
   const problem = await answer.json().catch(() => ({}));
   const code = String(problem.type ?? "").replace("/problems/", "");
@@ -54,9 +56,10 @@ export const getBytes = async (path) => new Uint8Array(await (await ask(path)).a
  *
  * @param {string} path
  * @param {{onEvent: (kind: string, data: any, id: string) => void, onState: (state: "live" | "away", why?: Error) => void,
- *          onLost: () => void, signal: AbortSignal}} to `onLost`: events were missed for good; ask for everything again.
+ *          onHeard: () => void, onLost: () => void, signal: AbortSignal}} to `onHeard`: the server said something, if only
+ *          that it is there; `onLost`: events were missed for good, ask for everything again.
  */
-export async function follow(path, { onEvent, onState, onLost, signal }) {
+export async function follow(path, { onEvent, onState, onHeard, onLost, signal }) {
   let last = "";
   let pause = FIRST_PAUSE_MS;
   while (!signal.aborted) {
@@ -76,6 +79,7 @@ export async function follow(path, { onEvent, onState, onLost, signal }) {
         if (done) break;
         clearTimeout(silence);
         silence = setTimeout(end, SILENT_MS);
+        onHeard();
         text += decoder.decode(value, { stream: true });
         const events = text.split("\n\n");
         text = /** @type {string} */ (events.pop());

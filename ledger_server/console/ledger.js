@@ -3,7 +3,7 @@
  *
  * An update that is here never changes. At most `MOST` are held: who looks at another part has the farthest let go.
  */
-import { follow, getJson, Refused } from "./api.js";
+import { follow, getJson, Refused, SILENT_MS } from "./api.js";
 
 /**
  * @typedef {object} Update
@@ -21,6 +21,7 @@ import { follow, getJson, Refused } from "./api.js";
 
 export const PART = 1000;
 const MOST = 20_000;
+const AGAIN_MS = 3000;
 const REDRAW_MS = 100; // events are shown ten times a second at most
 const LATELY_MS = 4000; // clients, clusters, peers and costs are asked again so long after something new at the earliest,
 const REST = 20; // and so many times as long as their answers took
@@ -35,6 +36,10 @@ export class Ledger {
     this.children = new Map();
     /** @type {Map<string, number>} */
     this.clusterOf = new Map();
+    /** Where the ledger comes from, as /v1/view/source says it. @type {any} */
+    this.source = null;
+    /** The server has another version of this page now. */
+    this.isOldPage = false;
     /** @type {any} */
     this.genesis = null;
     /** @type {any} */
@@ -86,45 +91,104 @@ export class Ledger {
     this.stream?.abort();
     this.stream = new AbortController();
     const { signal } = this.stream;
+    const again = (/** @type {Error} */ error) => {
+      if (signal.aborted) return;
+      this.fail(error);
+      if (this.state !== "token") window.setTimeout(() => signal.aborted || void this.start(), AGAIN_MS);
+    };
     try {
-      this.genesis = await getJson("/v1/genesis");
-      await this.latest();
-      await this.lately();
+      await this.identify();
+      if (this.source.ledger) {
+        this.genesis = await getJson("/v1/genesis");
+        await this.latest();
+        await this.lately();
+      } else this.connected();
     } catch (error) {
-      this.fail(/** @type {Error} */ (error));
-      if (error instanceof Refused && [401, 403].includes(error.status)) return;
-      window.setTimeout(() => signal.aborted || void this.start(), 3000);
+      again(/** @type {Error} */ (error));
       return;
     }
+    if (signal.aborted || !this.source.ledger) return;
+    let isFirst = true;
     void follow("/v1/events", {
       signal,
       onEvent: (kind, data, id) => this.heard(kind, data, id),
+      onHeard: () => void (this.heardAt = Date.now()),
       onLost: () => void this.forget(),
       onState: (state, why) => {
-        if (state === "live") {
-          this.state = "live";
-          this.trouble = null;
-          this.heardAt = Date.now();
+        if (state === "away") this.fail(/** @type {Error} */ (why));
+        else if (isFirst) {
+          isFirst = false;
+          this.connected();
           void this.latest().catch(() => {});
-        } else this.fail(/** @type {Error} */ (why));
-        this.changed();
+        } else this.reconnected(signal).catch(again);
       },
     });
+  }
+
+  connected() {
+    this.state = "live";
+    this.trouble = null;
+    this.heardAt = Date.now();
+    this.changed();
+  }
+
+  /** The server is back: is it the same one, and what came meanwhile? @param {AbortSignal} signal */
+  async reconnected(signal) {
+    const { ledger } = this.source;
+    await this.identify();
+    if (signal.aborted) return;
+    if (this.source.ledger !== ledger) return void this.start();
+    this.connected();
+    await this.latest();
+    await this.lately();
+  }
+
+  /** What is served here? Of another ledger than before nothing is known yet. */
+  async identify() {
+    const source = await getJson("/v1/view/source").catch((error) => {
+      if (this.source && error instanceof Refused && error.status === 404) return { ...this.source, page: "" };
+      throw error;
+    });
+    if (this.source && this.source.ledger !== source.ledger) this.clear();
+    this.isOldPage = this.source !== null && this.source.page !== source.page;
+    this.source = { ...source, page: this.source?.page ?? source.page };
+  }
+
+  /** A laptop that slept holds a stream that is dead without an error; its own timers slept, too. */
+  check() {
+    if (this.state !== "live" || !this.source.ledger || Date.now() - this.heardAt <= SILENT_MS) return;
+    this.fail(new Error("nothing was heard for a while"));
+    void this.start();
   }
 
   /** @param {Error} error */
   fail(error) {
     this.trouble = error;
-    this.state = error instanceof Refused && error.status === 401 ? "token" : "away";
+    this.state = error instanceof Refused && [401, 403].includes(error.status) ? "token" : "away";
     this.changed();
   }
 
-  /** The journal is another one, or was put back: begin anew. */
+  /** Nothing is known of the ledger. */
+  clear() {
+    this.updates.clear();
+    this.arrivals.clear();
+    this.children.clear();
+    this.clusterOf.clear();
+    this.asked.clear();
+    this.genesis = this.clusters = this.peers = this.costs = this.quarantine = null;
+    this.alarms = [];
+    this.clients = [];
+    this.length = 0;
+    this.until = null;
+  }
+
+  /** The journal was put back: begin anew. */
   async forget() {
     this.updates.clear();
     this.arrivals.clear();
     this.children.clear();
     this.length = 0;
+    this.until = null;
     await this.latest().catch(() => {});
   }
 
@@ -189,12 +253,13 @@ export class Ledger {
   /** @param {Update} update */
   add(update) {
     this.arrivals.set(update.id, update.arrival);
-    if (!this.updates.has(update.arrival))
-      for (const parent of update.parents) {
-        const children = this.children.get(parent);
-        if (children) children.push(update.arrival);
-        else this.children.set(parent, [update.arrival]);
-      }
+    const known = this.updates.get(update.arrival)?.parents ?? []; // an event may not know all of them
+    for (const parent of update.parents) {
+      if (known.includes(parent)) continue;
+      const children = this.children.get(parent);
+      if (children) children.push(update.arrival);
+      else this.children.set(parent, [update.arrival]);
+    }
     this.updates.set(update.arrival, update);
     if (this.updates.size > MOST + PART) this.letGo(update.arrival);
   }
@@ -205,12 +270,20 @@ export class Ledger {
     for (const update of far.slice(0, PART)) {
       this.updates.delete(update.arrival);
       this.arrivals.delete(update.id);
-      this.children.delete(update.arrival);
+      for (const parent of update.parents) {
+        const others = (this.children.get(parent) ?? []).filter((each) => each !== update.arrival);
+        if (others.length) this.children.set(parent, others);
+        else this.children.delete(parent);
+      }
     }
   }
 
   /** @param {any} page As /v1/view/updates answers. @returns {Update[]} */
   take(page) {
+    if (page.ledger !== this.source.ledger) {
+      void this.start();
+      throw new Error("another ledger is served here now");
+    }
     const names = Object.keys(page.metrics);
     const found = page.arrivals.map((/** @type {number} */ arrival, /** @type {number} */ row) => ({
       arrival,

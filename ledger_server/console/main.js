@@ -12,18 +12,32 @@ import { Training } from "./views/training.js";
 import { Client, Clients } from "./views/clients.js";
 import { Servers } from "./views/servers.js";
 import { Costs } from "./views/costs.js";
+import { Issuers } from "./views/copy.js";
+import { RunCosts, Runs } from "./views/runs.js";
 import { TakePart } from "./views/take_part.js";
 
+const [SERVER, COPY, SIMULATION, NO_SIMULATION] = [["server"], ["file", "simulation"], ["simulation"], ["server", "file"]];
+
+/** `of`: the sources of a ledger that have such a view; `isBare`: it can do without a ledger, where no run left one. */
 const VIEWS = [
+  { path: "runs", name: "Runs", view: Runs, of: SIMULATION, isBare: true },
   { path: "", name: "Overview", view: Overview },
   { path: "updates", name: "Updates", view: Explorer, one: UpdatePage },
   { path: "clusters", name: "Clusters", view: Clusters },
-  { path: "training", name: "Training", view: Training },
+  { path: "training", name: "Training", view: Training, of: NO_SIMULATION },
   { path: "clients", name: "Clients", view: Clients, one: Client },
-  { path: "servers", name: "Servers", view: Servers },
-  { path: "costs", name: "Costs", view: Costs },
-  { path: "take-part", name: "Take part", view: TakePart },
+  { path: "servers", name: "Servers", view: Servers, of: SERVER },
+  { path: "servers", name: "Servers", view: Issuers, of: COPY },
+  { path: "costs", name: "Costs", view: Costs, of: NO_SIMULATION },
+  { path: "costs", name: "Costs", view: RunCosts, of: SIMULATION, isBare: true },
+  { path: "take-part", name: "Take part", view: TakePart, of: SERVER },
 ];
+
+/** Those that there are for what is shown. @returns {any[]} */
+function views() {
+  const { kind = "server", ledger: id = "" } = ledger.source ?? {};
+  return VIEWS.filter((each) => (each.of ?? [kind]).includes(kind) && (id !== null || each.isBare));
+}
 
 const ledger = new Ledger();
 
@@ -33,7 +47,10 @@ function Console() {
   useEffect(() => {
     const moved = () => redraw(0);
     addEventListener("hashchange", moved);
-    const clock = setInterval(moved, 5000); // "3 s ago"
+    const clock = setInterval(() => {
+      ledger.check();
+      moved(); // "3 s ago"
+    }, 5000);
     return () => {
       removeEventListener("hashchange", moved);
       clearInterval(clock);
@@ -42,12 +59,18 @@ function Console() {
   useEffect(() => {
     void ledger.start();
     const back = () => void (navigator.onLine && ledger.state !== "live" && ledger.start());
+    const shown = () => void (document.hidden || (ledger.check(), ledger.state === "live" && ledger.genesis && ledger.lately().catch(() => {})));
     addEventListener("online", back);
-    return () => removeEventListener("online", back);
+    document.addEventListener("visibilitychange", shown);
+    return () => {
+      removeEventListener("online", back);
+      document.removeEventListener("visibilitychange", shown);
+    };
   }, []);
   const { view, one, filters } = here();
-  const found = VIEWS.find((each) => each.path === view);
-  const name = ledger.genesis?.name ?? "";
+  const shown = views();
+  const found = shown.find((each) => each.path === view) ?? (view === "" ? shown[0] : undefined);
+  const name = (ledger.source?.kind === "simulation" ? ledger.source.name : ledger.genesis?.name) ?? "";
   useEffect(() => {
     document.title = `${found?.name ?? "Not found"} · ${name || "DAG-ACFL"}`;
   });
@@ -55,20 +78,21 @@ function Console() {
     <header class="bar">
       <strong>${name || "DAG-ACFL"}</strong>
       <nav aria-label="Views">
-        ${VIEWS.map(
+        ${shown.map(
           (each) =>
-            html`<a href=${`#/${each.path}`} aria-current=${each.path === view ? "page" : undefined}>${each.name}</a>`,
+            html`<a href=${`#/${each.path}`} aria-current=${each === found ? "page" : undefined}>${each.name}</a>`,
         )}
       </nav>
       <div class="end"><${Find} /><${State} /><${Theme} /></div>
     </header>
-    <${Travel} />
-    <main>
+    ${ledger.isOldPage && html`<p class="notice" role="alert">The server has another version of this page now. <button type="button" onClick=${() => location.reload()}>Load it</button></p>`}
+    <${Travel} key=${`travel ${ledger.source?.ledger}`} />
+    <main key=${ledger.source?.ledger}>
       ${ledger.state === "token"
         ? html`<${AskToken} />`
         : !found
           ? html`<h1>There is no such view</h1><p><a href="#/">Overview</a></p>`
-          : !ledger.genesis
+          : !ledger.genesis && !(found.isBare && ledger.source)
             ? html`<p class="quiet">${ledger.trouble ? `The server does not answer: ${ledger.trouble.message}. Trying again.` : "Asking the server …"}</p>`
             : one && found.one
               ? html`<${found.one} key=${one} ledger=${ledger} one=${one} filters=${filters} />`
@@ -78,9 +102,10 @@ function Console() {
 }
 
 function State() {
+  const { kind, name } = ledger.source ?? {};
   const words = {
     starting: "starting",
-    live: "live",
+    live: kind === "file" ? `${name}, a file` : kind === "simulation" ? "a simulation" : "live",
     away: `not connected, last heard ${since(ledger.heardAt)}; trying again`,
     token: "a token is needed",
   };

@@ -59,7 +59,7 @@ export function Table({ name, caption, head, rows, plain, marked, size = 50 }) {
   const at = Math.min(page, pages - 1);
   const kind = (/** @type {number} */ place) =>
     head[place].number ? "number" : head[place].text ? "text" : undefined;
-  return html`<div class="wide">
+  return html`<div class="wide" tabindex="0" role="group" aria-label=${caption}>
       <table>
         <caption>${caption}</caption>
         <thead>

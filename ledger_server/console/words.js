@@ -30,8 +30,18 @@ export function size(bytes) {
   return `${value.toFixed(place && value < 100 ? 1 : 0)} ${units[place]}`;
 }
 
+/** A simulation's clock counts from 0, in rounds or seconds; a real one did so in 1970. */
+const VIRTUAL_MS = 1e11;
+
+/** @param {number} ms */
+export const isVirtual = (ms) => ms < VIRTUAL_MS;
+
+/** @param {number} ms */
+const virtualTime = (ms) => `virtual time ${WHOLE.format(ms / 1000)}`;
+
 /** @param {number} ms */
 export function since(ms) {
+  if (isVirtual(ms)) return virtualTime(ms);
   const seconds = Math.max(0, (Date.now() - ms) / 1000);
   if (seconds < 60) return `${Math.round(seconds)} s ago`;
   if (seconds < 3600) return `${Math.round(seconds / 60)} min ago`;
@@ -40,7 +50,8 @@ export function since(ms) {
 }
 
 /** @param {number} ms */
-export const time = (ms) => new Date(ms).toISOString().replace("T", " ").slice(0, 19) + " UTC";
+export const time = (ms) =>
+  isVirtual(ms) ? virtualTime(ms) : new Date(ms).toISOString().replace("T", " ").slice(0, 19) + " UTC";
 
 /** Okabe and Ito's colours, which people with colour-blindness tell apart, and then lighter ones. */
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f6bc4", "#8c6d31", "#5b7f2b", "#b5475b"];

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from playwright.sync_api import Browser, Page, expect
 
@@ -13,6 +14,12 @@ from tests.builders import ISSUER, make_genesis
 from tests.live import Live, run_app
 from tests.serving import prepare
 from tests.tiny_trainer import TinyTrainer
+
+
+class Served(Protocol):
+    """What answers at an address."""
+
+    url: str
 
 
 @contextmanager
@@ -40,7 +47,7 @@ def taught(live: Live, folder: Path, *, clients: int = 4, steps: int = 3) -> lis
 
 
 @contextmanager
-def page_of(browser: Browser, live: Live, *, scheme: str = "light", width: int = 1280) -> Iterator[Page]:
+def page_of(browser: Browser, live: Served, *, scheme: str = "light", width: int = 1280) -> Iterator[Page]:
     """A page that must neither err nor ask anybody else."""
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})  # type: ignore[arg-type]
     page, wrong = context.new_page(), list[str]()
@@ -55,6 +62,6 @@ def page_of(browser: Browser, live: Live, *, scheme: str = "light", width: int =
     assert wrong == []
 
 
-def opened(page: Page, live: Live, address: str, heading: str) -> None:
+def opened(page: Page, live: Served, address: str, heading: str) -> None:
     page.goto(f"{live.url}/ui/#/{address}")
     expect(page.get_by_role("heading", level=1)).to_contain_text(heading)

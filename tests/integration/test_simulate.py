@@ -21,8 +21,21 @@ import pytest
 
 from dag_acfl.__main__ import main
 from fl_simulator.config.experiment import overrides_of, read_experiment
-from fl_simulator.run.folder import CHECKPOINT, CHOICES, CLIENTS, EDGES, EVIDENCE, LEDGER, ROUNDS, SUMMARY
+from fl_simulator.errors import ResultsError
+from fl_simulator.run.folder import (
+    CHECKPOINT,
+    CHOICES,
+    CLIENTS,
+    EDGES,
+    EVIDENCE,
+    LEDGER,
+    ROUNDS,
+    SUMMARY,
+    read_rounds,
+    read_summary,
+)
 from fl_simulator.run.processes import usable_cores
+from fl_simulator.run.results import runs_in, shown_runs
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "experiments" / "digits.toml"
@@ -187,13 +200,14 @@ def test_without_a_terminal_each_run_is_a_line_and_the_report_follows(whole: tup
     out, done = whole
     assert done.code == 0
     assert "Rotated digits: four clusters of clients" in done.out
-    first, *runs, last = done.err.splitlines()
+    first, *runs, last, hint = done.err.splitlines()
     assert first == f"Rotated digits: four clusters of clients: 8 runs into {out / 'digits'}"
     assert len(runs) == 8
     assert all(
         re.fullmatch(r"digits-digits-mlp 0\.5 .+ seed [01]: accuracy 0\.\d{4} after 2 rounds", each) for each in runs
     )
     assert last == f"{out / 'digits' / 'report'}: report.md, summary.csv, curves.csv, curves-1.png"
+    assert hint.endswith(f"dag-acfl ledger view {out / 'digits'}")
 
 
 def test_every_run_has_its_folder_with_all_that_a_finished_run_has(whole: tuple[Path, Finished]) -> None:
@@ -205,6 +219,32 @@ def test_every_run_has_its_folder_with_all_that_a_finished_run_has(whole: tuple[
             {CHOICES, LEDGER, EVIDENCE} if "dag-acfl" in name else set()
         )
         assert len(figures(out / "digits" / name)) == 2
+
+
+def test_a_console_is_told_all_runs_with_the_rounds_that_were_evaluated(whole: tuple[Path, Finished]) -> None:
+    folder = whole[0] / "digits"
+    runs = {each.folder: each for each in shown_runs(runs_in(folder))}
+    assert [*runs] == sorted(NAMES)
+    assert [name for name in runs if runs[name].has_ledger] == [name for name in sorted(NAMES) if "dag-acfl" in name]
+    found, (first, last) = runs[DAG], read_rounds(folder / DAG)
+    assert (found.method, found.seed, found.rounds, found.is_finished) == ("DAG-ACFL", 0, 2, True)
+    assert found.columns["round"] == [1.0], "every second round is evaluated"
+    assert found.columns["accuracy"] == [last.accuracy]
+    assert found.columns["bytes"] == [first.up_bytes + first.down_bytes + last.up_bytes + last.down_bytes]
+    assert found.costs is not None
+    assert found.costs["formula_round_bytes"] == read_summary(folder / DAG)["costs"]["formula_round_bytes"]
+    assert "backdoor" not in found.columns, "nobody attacks"
+
+
+def test_a_runs_folder_stands_for_those_beside_it_and_a_folder_without_runs_names_some(
+    whole: tuple[Path, Finished], tmp_path: Path
+) -> None:
+    folder = whole[0] / "digits"
+    assert [each.name for each in runs_in(folder / DAG)] == sorted(NAMES)
+    with pytest.raises(ResultsError, match=f"there are some in {folder}$"):
+        runs_in(whole[0])
+    with pytest.raises(ResultsError, match="dag-acfl simulate"):
+        runs_in(tmp_path)
 
 
 def test_a_runs_ledger_is_one_that_the_verifying_command_accepts(

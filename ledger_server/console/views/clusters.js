@@ -121,7 +121,7 @@ function Matrix({ ledger, authors, counts }) {
     setSaid(author && other ? `${authorName(author)} has averaged ${count(counts.get(author)?.get(other) ?? 0)} updates of ${authorName(other)}` : "");
   };
   const pairs = authors.flatMap((author) => [...(counts.get(author) ?? [])].map(([other, times]) => [author, other, times]));
-  return html`<div class="wide"><canvas ref=${place} onPointerMove=${over} role="img" aria-label="Who learns from whom; the table below it has the figures"></canvas></div>
+  return html`<div class="wide" tabindex="0" role="group" aria-label="Who learns from whom"><canvas ref=${place} onPointerMove=${over} role="img" aria-label="Who learns from whom; the table below it has the figures"></canvas></div>
     <p class="quiet" role="status">${said || "A row is a client that learns, a column one that it learns from; red lies across clusters. Only updates that this page holds are counted."}</p>
     <details><summary>As a table</summary>
       <${Table} name="approvals" caption="How often a client's updates were trained from another's." head=${[{ name: "learns" }, { name: "from" }, { name: "times", number: true }]}

@@ -1,7 +1,8 @@
 /** What is going on: figures of the whole ledger, how accuracy went, and what came last. */
 import { html } from "../vendor/htm-3.1.1/preact.js";
 import { Author, Chart, Empty, Link, Table } from "../parts.js";
-import { colour, count, number, since, size } from "../words.js";
+import { issuers } from "./copy.js";
+import { colour, count, isVirtual, number, since, size } from "../words.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
 /** @typedef {import("../ledger.js").Update} Update */
@@ -48,7 +49,8 @@ export function meanOver(updates, metric, x) {
 export function Overview({ ledger }) {
   const updates = ledger.list();
   const clients = newest(updates);
-  const shownAt = ledger.until === null ? Date.now() : (updates.at(-1)?.at ?? Date.now());
+  const last = updates.at(-1)?.at ?? Date.now();
+  const shownAt = ledger.until === null && !isVirtual(last) ? Date.now() : last;
   const accuracies = clients.map((each) => each.metrics.accuracy).filter((each) => each !== undefined);
   const accuracy = accuracies.length ? spread(accuracies) : null;
   const active = clients.filter((each) => shownAt - each.at < ACTIVE_MS).length;
@@ -64,11 +66,12 @@ export function Overview({ ledger }) {
       <//>`;
   return html`<h1>Overview</h1>
     <ul class="tiles">
-      <${Tile} value=${count(ledger.end - 1)} what="updates" more=${`${count(lately)} in the last minute`} to="#/updates" />
-      <${Tile} value=${count(ledger.clients.length || clients.length)} what="clients" more=${`${active} published in the last hour`} to="#/clients" />
+      <${Tile} value=${count(ledger.end - 1)} what="updates" more=${isVirtual(last) ? "" : `${count(lately)} in the last minute`} to="#/updates" />
+      <${Tile} value=${count(ledger.clients.length || clients.length)} what="clients" more=${isVirtual(last) ? "" : `${active} published in the last hour`} to="#/clients" />
       <${Tile} value=${ledger.clusters?.clusters.length ?? "–"} what="clusters" more=${`modularity ${number(ledger.clusters?.modularity, 2)}`} to="#/clusters" />
       <${Tile} value=${number(accuracy?.mean)} what="accuracy, mean of clients" more=${accuracy ? `± ${number(accuracy.deviation)} between them` : "nobody states any"} to="#/training" />
-      <${Tile} value=${peers.length ? `${reached + 1} of ${peers.length + 1}` : "1"} what=${peers.length ? "servers in touch" : "server, alone"} more=${peers.length ? "as this one sees it" : ""} to="#/servers" />
+      ${ledger.source.kind !== "server" ? html`<${Tile} value=${count(issuers(ledger).length)} what="servers published at" more="this is a copy" to="#/servers" />` : html`
+      <${Tile} value=${peers.length ? `${reached + 1} of ${peers.length + 1}` : "1"} what=${peers.length ? "servers in touch" : "server, alone"} more=${peers.length ? "as this one sees it" : ""} to="#/servers" />`}
       <${Tile} value=${ledger.costs ? size(ledger.costs.storage_bytes) : "–"} what="stored here" more=${ledger.costs ? `${size(ledger.costs.model_bytes)} a model` : ""} to="#/costs" />
       <${Tile} value=${count(ledger.alarms.length)} what="alarms" more=${ledger.quarantine?.decisions.length ? `${ledger.quarantine.decisions.length} quarantined or erased` : "nothing quarantined"} to="#/clients" />
     </ul>

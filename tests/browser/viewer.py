@@ -1,0 +1,161 @@
+"""The console of a copy: a bundle's, and a simulation's results with and without a ledger."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from fl_core.wire import v1
+from ledger_server.admin.bundle import write_bundle
+from tests.browser.pages import page_of
+from tests.live import client_of
+from tests.sources import sound_ledger
+
+ROOT = Path(__file__).parents[2]
+CLIENT = """
+from tests.tiny_trainer import TinyTrainer
+
+def trainer(site=0):
+    return TinyTrainer(3.0 if site % 2 else 0.0)
+"""
+WITH_LEDGER = "my-client-8-sites-1-dag-acfl-seed-0"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three methods, eight clients of two kinds, six rounds."""
+    folder = tmp_path_factory.mktemp("simulation")
+    (folder / "my_client.py").write_text(CLIENT)
+    command = ["simulate", "--client", "my_client.py", "--sites", "8", "--set", "run.rounds=6", "--out", "out"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-m", "dag_acfl", *command], cwd=folder, env=environment, check=True)
+    return folder / "out" / "my_client"
+
+
+@dataclass
+class Viewer:
+    url: str
+
+
+@contextmanager
+def viewed(what: Path) -> Iterator[Viewer]:
+    """``dag-acfl ledger view`` as a person calls it."""
+    command = [sys.executable, "-m", "dag_acfl", "ledger", "view", str(what)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = next(line for line in process.stdout if line.startswith("serving on ")).split()[-1]
+        try:
+            yield Viewer(url)
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+
+
+def shown_views(page: Page) -> list[str]:
+    return page.get_by_role("navigation").get_by_role("link").all_inner_texts()
+
+
+def test_a_simulations_folder_shows_its_runs_and_the_ledger_of_one(browser: Browser, results: Path) -> None:
+    with viewed(results) as live, page_of(browser, live) as page:
+        page.goto(f"{live.url}/ui/#/runs")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Runs of my_client")
+        expect(page.locator("table").last.locator("tbody tr")).to_have_count(3)
+        expect(page.locator("tr.taken")).to_contain_text("DAG-ACFL")
+        expect(page.locator(".u-legend")).to_contain_text("FedAvg")
+        assert shown_views(page) == ["Runs", "Overview", "Updates", "Clusters", "Clients", "Servers", "Costs"]
+        page.get_by_role("link", name="Updates", exact=True).click()
+        expect(page.get_by_text("49 updates.")).to_be_visible()
+        expect(page.get_by_text("virtual time").first).to_be_visible()
+        page.get_by_role("table").get_by_role("link").first.click()
+        for words in ("The id is that of the header's bytes", "The client has signed it"):
+            expect(page.get_by_text(words)).to_be_visible()
+        page.get_by_role("link", name="Overview", exact=True).click()
+        expect(page.get_by_text("this is a copy")).to_be_visible()
+        with client_of(live.url) as client:
+            kinds = {each["kind"] for each in client.get(v1.ALARMS).json()["items"]}
+        assert "zero-model" not in kinds, "nobody knows a model that was dropped"
+
+
+def test_a_copy_can_be_replayed_from_its_beginning(browser: Browser, results: Path) -> None:
+    with viewed(results / WITH_LEDGER) as live, page_of(browser, live) as page:
+        page.goto(f"{live.url}/ui/#/updates")
+        page.get_by_role("button", name="Replay").click()
+        expect(page.get_by_text(re.compile(r"^[0-3] of 48 updates"))).to_be_visible()
+        expect(page.get_by_text("48 of 48 updates")).to_be_visible(timeout=30_000)
+        expect(page.get_by_role("button", name="Replay")).to_be_visible()
+
+
+def test_methods_without_a_ledger_have_curves_alone(browser: Browser, results: Path, tmp_path: Path) -> None:
+    for each in results.glob("*fedavg*"):
+        shutil.copytree(each, tmp_path / "baselines" / each.name)
+    with viewed(tmp_path / "baselines") as live, page_of(browser, live) as page:
+        page.goto(f"{live.url}/")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Runs of baselines")
+        expect(page.get_by_text("None of them has left a ledger")).to_be_visible()
+        assert shown_views(page) == ["Runs", "Costs"]
+        page.goto(f"{live.url}/ui/#/updates")
+        expect(page.get_by_role("heading", level=1)).to_have_text("There is no such view")
+
+
+def test_a_run_that_goes_on_is_followed(browser: Browser, results: Path, tmp_path: Path) -> None:
+    (run,) = results.glob("*fedavg*")
+    copy = tmp_path / "going" / run.name
+    shutil.copytree(run, copy)
+    lines = (copy / "rounds.csv").read_text().splitlines(keepends=True)
+    (copy / "summary.json").unlink()
+    (copy / "rounds.csv").write_text("".join(lines[:3]))
+    with viewed(copy.parent) as live, page_of(browser, live) as page:
+        page.goto(f"{live.url}/ui/#/runs")
+        expect(page.get_by_role("cell", name="2 of 6, not finished")).to_be_visible()
+        (copy / "rounds.csv").write_text("".join(lines[:5]))
+        expect(page.get_by_role("cell", name="4 of 6, not finished")).to_be_visible(timeout=15_000)
+
+
+def test_a_bundle_whose_models_were_pruned_is_shown_too(browser: Browser, tmp_path: Path) -> None:
+    sound = sound_ledger()
+    source = sound.source()
+    source.prune(sound.ann)
+    write_bundle(source, tmp_path / "pruned.dagacfl")
+    with viewed(tmp_path / "pruned.dagacfl") as live, page_of(browser, live) as page:
+        page.goto(f"{live.url}/ui/#/updates/{sound.ann}")
+        expect(page.get_by_text("The id is that of the header's bytes")).to_be_visible()
+        expect(page.get_by_role("status").first).to_have_text("pruned.dagacfl, a file")
+        assert "Take part" not in shown_views(page)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_simulations_views_can_be_read_by_all_and_fit_a_telephone(
+    browser: Browser, results: Path, scheme: str
+) -> None:
+    with viewed(results) as live, page_of(browser, live, scheme=scheme, width=360) as page:
+        found = []
+        for view in (
+            "runs",
+            "runs?lines=run&over=bytes&figure=loss",
+            "",
+            "updates",
+            "clusters",
+            "clients",
+            "servers",
+            "costs",
+        ):
+            page.goto(f"{live.url}/ui/#/{view}")
+            expect(page.get_by_role("status").first).to_have_text("a simulation")
+            found += [
+                (view, each["id"])
+                for each in Axe().run(page).response["violations"]
+                if each["impact"] in ("serious", "critical")
+            ]
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
+        assert found == []
