@@ -25,7 +25,8 @@ from ledger_server.store.errors import StoreInconsistentError
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-_MOST_REMEMBERED: Final = 10_000
+_MOST_REMEMBERED: Final = 1_000
+"""Averages of which memory knows what they are the average of, some kilobytes each; the store knows of all."""
 _CODED_BYTES: Final = 16 << 20
 """Memory for models as peers ask for them coded: most ask for the same, one soon after another."""
 _AT_ONCE: Final = 2
