@@ -1,5 +1,6 @@
 /** What several views show: tables, authors, charts, and what stands where there is nothing yet. */
 import { html, useEffect, useRef, useState } from "./vendor/htm-3.1.1/preact.js";
+import { svgOf } from "./figure.js";
 import { authorName, brief, colour, save } from "./words.js";
 
 /** @typedef {import("./ledger.js").Ledger} Ledger */
@@ -152,6 +153,7 @@ export function Chart({ name, x, series, data, isTime = false }) {
   return html`<div class="chart" ref=${place} role="img" aria-label=${`${name}: the table below has the same figures`}></div>
     <div class="tools">
       <button type="button" onClick=${png}>Save as PNG</button>
+      <button type="button" onClick=${() => save(`${name}.svg`, svgOf({ x, series, data, isTime }), "image/svg+xml")}>Save as SVG</button>
       <button type="button" onClick=${() => save(`${name}.csv`, csv([{ name: x }, ...series], rows()), "text/csv")}>Save as CSV</button>
     </div>`;
 }

@@ -13,6 +13,9 @@ export const authorName = (author) => {
 export const number = (value, digits = 3) =>
   value === null || value === undefined || Number.isNaN(value) ? "–" : value.toFixed(digits);
 
+/** @param {number} share */
+export const percent = (share) => `${(100 * share).toFixed(1)} %`;
+
 const WHOLE = new Intl.NumberFormat("en");
 
 /** @param {number} value */
@@ -59,7 +62,7 @@ const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9
 /** @param {number} place */
 export const colour = (place) => (place < 0 ? "#8a949e" : COLOURS[place % COLOURS.length]);
 
-/** @param {string} name @param {string} text @param {string} type */
+/** @param {string} name @param {BlobPart} text @param {string} type */
 export function save(name, text, type) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type }));

@@ -1,5 +1,6 @@
 /** Who takes part: when each was last seen, how it does, and what is odd about it. */
 import { html } from "../vendor/htm-3.1.1/preact.js";
+import { periods, way } from "../clustering.js";
 import { Author, Chart, Chip, Copy, Empty, Link, Table } from "../parts.js";
 import { authorName, colour, count, number, since, time } from "../words.js";
 import { Updates } from "./overview.js";
@@ -36,6 +37,7 @@ export function Client({ ledger, one }) {
   const alarms = ledger.alarms.filter((each) => each.author === one);
   const affected = (ledger.quarantine?.clients ?? []).find((/** @type {any} */ each) => each.author === one);
   const cluster = ledger.cluster(one);
+  const stays = way(periods(ledger, ledger.list()), one);
   if (!newest && !updates.length) return html`<h1>Client ${authorName(one)}</h1><p>Nobody of this name has published here. <a href="#/clients">All clients</a></p>`;
   /** @type {Map<string, number>} */
   const teachers = new Map();
@@ -57,6 +59,10 @@ export function Client({ ledger, one }) {
       ${alarms.map((each) => html`<dt>Alarm: ${each.kind}</dt><dd class="bad">${each.detail} (${count(each.count)} times, last in <${Link} id=${each.update} />)</dd>`)}
     </dl>
     ${curve[0].length > 1 && html`<h2>Accuracy on its own data</h2><${Chart} name="client" x="updates" data=${curve} series=${[{ name: "as published", colour: colour(cluster), width: 2 }, { name: "its own model before", colour: colour(1), dash: true }]} />`}
+    ${stays.length > 1 &&
+    html`<h2>Its way between clusters</h2>
+      <${Table} name="way" caption="Of those that it learnt from and that learnt from it, the cluster that most of them are in now." head=${[{ name: "from update", number: true }, { name: "to", number: true }, { name: "with cluster" }]}
+        rows=${stays.map(({ first, last, place }) => [count(first), count(last), place < 0 ? "nobody" : html`<${Chip} place=${place} />${place + 1}`])} plain=${stays.map(({ first, last, place }) => [first, last, place + 1])} />`}
     <h2>Whom it learnt from</h2>
     ${from.length
       ? html`<${Table} name="learnt-from" caption="Whose updates its models were averaged from, as far as this page holds them." head=${[{ name: "client" }, { name: "cluster" }, { name: "times", number: true }]}

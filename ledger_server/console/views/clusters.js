@@ -1,12 +1,13 @@
 /** Who learns from whom: the clusters that follow from it, as a matrix and as a list. */
 import { html, useEffect, useRef, useState } from "../vendor/htm-3.1.1/preact.js";
+import { approvals, periods, way } from "../clustering.js";
 import { Author, Chart, Chip, Empty, Table } from "../parts.js";
 import { authorName, colour, count, number } from "../words.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
+/** @typedef {import("../clustering.js").Stay} Stay */
 
 const MOST = 256; // clients in the matrix
-const WINDOWS = 24; // parts of the shown updates for "over time"
 
 /** @param {{ledger: Ledger}} properties */
 export function Clusters({ ledger }) {
@@ -15,8 +16,12 @@ export function Clusters({ ledger }) {
   if (!clusters.length || updates.length < 3)
     return html`<h1>Clusters</h1><${Empty} title="There are no clusters yet."><p>They follow from who learns from whom: let two clients publish several times, with <code>dag-acfl client run my_client.py</code>.</p><//>`;
   const counts = approvals(ledger, updates);
+  /** @type {string[]} */
   const authors = clusters.flatMap((/** @type {any} */ each) => each.authors).filter((/** @type {string} */ each) => counts.has(each)).slice(0, MOST);
-  const over = overTime(ledger, updates);
+  const over = periods(ledger, updates);
+  const at = over.map((each) => each.last);
+  /** @type {{author: string, stays: Stay[]}[]} */
+  const movers = authors.map((author) => ({ author, stays: way(over, author) })).filter(({ stays }) => stays.length > 1);
   return html`<h1>Clusters</h1>
     <p>${count(clusters.length)} groups of clients that learn from one another, found in the latest approvals by Louvain's method; modularity ${number(ledger.clusters.modularity)}, at most ${number(1 - 1 / clusters.length, 2)} with so many equal groups. Nobody told the ledger how many there are.</p>
     <h2>Who learns from whom</h2>
@@ -27,10 +32,16 @@ export function Clusters({ ledger }) {
         html`${each.authors.slice(0, 12).map((/** @type {string} */ author) => html`<${Author} ledger=${ledger} author=${author} /> `)}${each.authors.length > 12 ? `and ${each.authors.length - 12} more` : ""}`,
       ])}
       plain=${clusters.map((/** @type {any} */ each, /** @type {number} */ place) => [place + 1, each.authors.length, each.approvals_inside, each.approvals_outside, meanAccuracy(ledger, each.authors) ?? "", each.authors.join(" ")])} />
-    ${over[0].length > 2 &&
-    html`<h2>How pure learning was over time</h2>
-      <p class="quiet">Of the models that were averaged, the share that came from the client's own cluster as it is now; its own left out.</p>
-      <${Chart} name="purity" x="updates" data=${over} series=${[{ name: "from the own cluster", colour: colour(0), width: 2 }]} />`}`;
+    ${over.length > 2 &&
+    html`<h2>Over time</h2>
+      <p class="quiet">In each part of the updates that this page holds, by who learnt from whom in it alone. Pure: of the models that were averaged, the share from the client's own cluster as it is now; its own left out.</p>
+      <${Chart} name="clusters-over-time" x="updates" data=${[at, over.map((each) => each.groups)]} series=${[{ name: "clusters of at least two clients", colour: colour(0), width: 2 }]} />
+      <${Chart} name="modularity-over-time" x="updates" data=${[at, over.map((each) => each.modularity), over.map((each) => each.pure)]} series=${[{ name: "modularity", colour: colour(0), width: 2 }, { name: "pure", colour: colour(2), width: 2 }]} />
+      <h2>Who was with whom</h2>
+      <${Ways} ledger=${ledger} authors=${authors} over=${over} />
+      <${Table} name="moves" caption="Clients that were with others before, and until which update." size=${20} head=${[{ name: "client" }, { name: "now" }, { name: "its way", text: true }]}
+        rows=${movers.map(({ author, stays }) => [html`<${Author} ledger=${ledger} author=${author} />`, ledger.cluster(author) + 1, html`${stays.map((/** @type {Stay} */ stay) => html`<${Chip} place=${stay.place} />${stayed(stay)} `)}`])}
+        plain=${movers.map(({ author, stays }) => [author, ledger.cluster(author) + 1, stays.map(stayed).join("; ")])} />`}`;
 }
 
 /** @param {Ledger} ledger @param {string[]} authors */
@@ -38,42 +49,6 @@ function meanAccuracy(ledger, authors) {
   const wanted = new Set(authors);
   const found = ledger.clients.filter((each) => wanted.has(each.author) && each.metrics.accuracy !== undefined).map((each) => each.metrics.accuracy);
   return found.length ? found.reduce((sum, each) => sum + each, 0) / found.length : null;
-}
-
-/** How often each client's updates name another client's. @param {Ledger} ledger @param {import("../ledger.js").Update[]} updates */
-function approvals(ledger, updates) {
-  /** @type {Map<string, Map<string, number>>} */
-  const counts = new Map();
-  for (const update of updates) {
-    if (!update.parents.length) continue;
-    const row = counts.get(update.author) ?? new Map();
-    counts.set(update.author, row);
-    for (const parent of update.parents) {
-      const author = ledger.updates.get(parent)?.author;
-      if (author && author !== update.author && parent > 0) row.set(author, (row.get(author) ?? 0) + 1);
-    }
-  }
-  return counts;
-}
-
-/** @param {Ledger} ledger @param {import("../ledger.js").Update[]} updates */
-function overTime(ledger, updates) {
-  const columns = /** @type {number[][]} */ ([[], []]);
-  const lot = Math.max(1, Math.ceil(updates.length / WINDOWS));
-  for (let at = 0; at < updates.length; at += lot) {
-    let [inside, all] = [0, 0];
-    for (const update of updates.slice(at, at + lot))
-      for (const parent of update.parents) {
-        const author = ledger.updates.get(parent)?.author;
-        if (!author || author === update.author || parent === 0) continue;
-        all += 1;
-        inside += Number(ledger.cluster(author) === ledger.cluster(update.author));
-      }
-    if (!all) continue;
-    columns[0].push(updates[Math.min(at + lot, updates.length) - 1].arrival);
-    columns[1].push(inside / all);
-  }
-  return columns;
 }
 
 /** @param {{ledger: Ledger, authors: string[], counts: Map<string, Map<string, number>>}} properties */
@@ -127,4 +102,44 @@ function Matrix({ ledger, authors, counts }) {
       <${Table} name="approvals" caption="How often a client's updates were trained from another's." head=${[{ name: "learns" }, { name: "from" }, { name: "times", number: true }]}
         rows=${pairs.map(([author, other, times]) => [html`<${Author} ledger=${ledger} author=${author} />`, html`<${Author} ledger=${ledger} author=${other} />`, times])} plain=${pairs} />
     </details>`;
+}
+
+/** @param {Stay} stay */
+const stayed = ({ last, place }) => `${place < 0 ? "alone" : place + 1} to #${count(last)}`;
+
+/** A row for each client, a column for each part of the updates, in the colour of those it was with. @param {{ledger: Ledger, authors: string[], over: import("../clustering.js").Period[]}} properties */
+function Ways({ ledger, authors, over }) {
+  const place = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  const row = Math.max(2, Math.min(14, Math.floor(420 / Math.max(1, authors.length))));
+  const edge = row >= 10 ? 100 : 2;
+  useEffect(() => {
+    const canvas = /** @type {HTMLCanvasElement} */ (place.current);
+    const paint = () => {
+      const [width, tall, scale] = [canvas.clientWidth, row * authors.length, devicePixelRatio || 1];
+      canvas.style.height = `${tall}px`;
+      canvas.width = Math.round(width * scale);
+      canvas.height = Math.round(tall * scale);
+      const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+      pen.setTransform(scale, 0, 0, scale, 0, 0);
+      pen.font = "10px ui-monospace, monospace";
+      pen.textBaseline = "middle";
+      const lot = (width - edge) / over.length;
+      authors.forEach((author, at) => {
+        pen.fillStyle = colour(ledger.cluster(author));
+        if (edge > 50) pen.fillText(authorName(author), 2, row * (at + 0.5), edge - 8);
+        over.forEach(({ places }, column) => {
+          const found = places.get(author);
+          if (found === undefined) return;
+          pen.fillStyle = colour(found);
+          pen.fillRect(edge + lot * column, row * at, Math.max(1, lot - 1), Math.max(1, row - 1));
+        });
+      });
+    };
+    paint();
+    const fit = new ResizeObserver(paint);
+    fit.observe(canvas);
+    return () => fit.disconnect();
+  }, [authors.join(), over]);
+  return html`<div class="drawing"><canvas ref=${place} class="ways" role="img" aria-label="Whom each client was with over time; the table below names those that moved"></canvas></div>
+    <p class="quiet">A row is a client, from left to right in time; its colour is the cluster of those that it learnt from and that learnt from it then, grey where nobody did.</p>`;
 }

@@ -1,4 +1,4 @@
-/** Any figure that clients state, over updates or time: the mean, each cluster, or each client. */
+/** Any figure that clients state, or two, over updates, time or bytes: the mean, each cluster, or each client. */
 import { html, useEffect, useState } from "../vendor/htm-3.1.1/preact.js";
 import { Chart, Empty } from "../parts.js";
 import { authorName, colour, count } from "../words.js";
@@ -9,7 +9,7 @@ import { meanOver } from "./overview.js";
 /** @typedef {import("../ledger.js").Update} Update */
 
 const BY = { mean: "mean of clients", cluster: "clusters", client: "clients" };
-const ACROSS = { updates: "updates", time: "time" };
+const ACROSS = { updates: "updates", time: "time", bytes: "bytes" };
 const MOST_LINES = 40;
 
 /** @param {{ledger: Ledger, filters: URLSearchParams}} properties */
@@ -26,22 +26,43 @@ export function Training({ ledger, filters }) {
   const metric = filters.get("metric") ?? (names.includes("accuracy") ? "accuracy" : names[0]);
   const by = filters.get("by") ?? "cluster";
   const across = filters.get("across") ?? "updates";
+  const beside = filters.get("beside") ?? "";
   if (!names.length)
     return html`<h1>Training</h1><${Empty} title="No client states a figure yet."><p>A client's <code>evaluate</code> returns them, such as <code>{"accuracy": 0.93}</code>; see <code>dag-acfl client init my_client.py</code>.</p><//>`;
-  const x = (/** @type {Update} */ each) => (across === "time" ? each.at / 1000 : each.arrival);
-  const { data, series } = lines(ledger, updates, metric, by, x);
+  const round = 2 * (ledger.genesis.model?.size ?? 0); // the average that a client fetches, and the model that it publishes
+  const x = (/** @type {Update} */ each) => (across === "time" ? each.at / 1000 : across === "bytes" ? (each.arrival * round) / 1e6 : each.arrival);
+  const label = across === "bytes" ? "MB of models that clients have fetched and published" : across;
+  const { data, series } = both(lines(ledger, updates, metric, by, x), beside && beside !== metric ? lines(ledger, updates, beside, by, x) : null, metric, beside);
   return html`<h1>Training</h1>
     <div class="tools">
       <${Choice} name="metric" label="Figure" value=${metric} options=${Object.fromEntries(names.map((name) => [name, name]))} />
+      <${Choice} name="beside" label="beside it" value=${beside} options=${{ "": "–", ...Object.fromEntries(names.map((name) => [name, name])) }} />
       <${Choice} name="by" label="of" value=${by} options=${BY} />
       <${Choice} name="across" label="over" value=${across} options=${ACROSS} />
     </div>
-    <${Chart} name=${`${metric}-by-${by}`} x=${across} isTime=${across === "time"} data=${data} series=${series} />
+    <${Chart} name=${`${metric}-by-${by}`} x=${label} isTime=${across === "time"} data=${data} series=${series} />
     <p class="quiet">As clients say it, each on its own data; a line's value is the mean of its clients' newest updates.
-      ${isLong ? ` Every ${count(Math.ceil(ledger.end / 1000))}th update is shown.` : ""} Drag across the picture to zoom, double-click to see all.</p>`;
+      ${isLong ? ` Every ${count(Math.ceil(ledger.end / 1000))}th update is shown.` : ""} Drag across the picture to zoom, double-click to see all; a click on a name hides its line.</p>`;
 }
 
-/** @param {Ledger} ledger @param {Update[]} updates @param {string} metric @param {string} by @param {(update: Update) => number} x */
+/** @typedef {{data: (number | null)[][], series: {name: string, colour: string, dash?: boolean, width?: number}[]}} Lines */
+
+/** Two figures in one picture, the second dashed. @param {Lines} one @param {Lines | null} other @param {string} metric @param {string} beside @returns {Lines} */
+function both(one, other, metric, beside) {
+  if (!other) return one;
+  const xs = /** @type {number[]} */ ([...new Set([...one.data[0], ...other.data[0]])]).sort((a, b) => a - b);
+  const columns = [one, other].flatMap(({ data }) => {
+    const rows = new Map(data[0].map((each, row) => [each, row]));
+    return data.slice(1).map((column) => xs.map((each) => column[rows.get(each) ?? -1] ?? null));
+  });
+  const series = [
+    ...one.series.map((each) => ({ ...each, name: `${metric}, ${each.name}` })),
+    ...other.series.map((each) => ({ ...each, name: `${beside}, ${each.name}`, dash: true })),
+  ];
+  return { data: [xs, ...columns], series };
+}
+
+/** @param {Ledger} ledger @param {Update[]} updates @param {string} metric @param {string} by @param {(update: Update) => number} x @returns {Lines} */
 function lines(ledger, updates, metric, by, x) {
   if (by === "mean") {
     return {

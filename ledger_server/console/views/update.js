@@ -4,8 +4,10 @@ import { getBytes, getJson } from "../api.js";
 import { unhex } from "../client/bytes.js";
 import { checkSignature, digestOf } from "../client/crypto.js";
 import { signedBytes, transactionId } from "../client/header.js";
+import { cutsOf } from "../cuts.js";
 import { Author, Chip, Copy, Link, Table } from "../parts.js";
-import { brief, colour, count, number, size, time } from "../words.js";
+import { brief, colour, count, number, percent, save, size, time } from "../words.js";
+import { Lineage } from "./lineage.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
 
@@ -31,13 +33,14 @@ export function UpdatePage({ ledger, one }) {
   const { said, known, evidence } = found;
   const curl = `curl ${location.origin}/v1/transactions/${said.id}`;
   const isGenesis = said.kind === "genesis";
-  const children = (ledger.children.get(known.arrival) ?? []).map((each) => ledger.updates.get(each)).filter(Boolean);
   const cluster = ledger.cluster(said.author);
   return html`<h1>${isGenesis ? "Genesis" : "Update"} <code>${brief(said.id)}</code></h1>
     <div class="tools">
       <${Copy} text=${said.id}>Copy the id<//>
       <${Copy} text=${curl}>Copy as curl<//>
       <${Download} said=${said} />
+      <button type="button" onClick=${() => save(`${brief(said.id)}.header`, unhex(said.header), "application/octet-stream")}>Download the header</button>
+      ${evidence && html`<button type="button" onClick=${() => save(`${brief(said.id)}.selection.json`, JSON.stringify(evidence, null, 1), "application/json")}>Download the selection</button>`}
       <a href=${`#/updates?update=${said.id}&end=${Math.min(ledger.length, known.arrival + 40)}&span=120`}>Show it in the graph</a>
     </div>
     <div class="columns">
@@ -71,19 +74,8 @@ export function UpdatePage({ ledger, one }) {
     </div>
     ${evidence && html`<${Why} ledger=${ledger} said=${said} known=${known} evidence=${evidence} />`}
     ${!evidence && !isGenesis && html`<h2>Why these models?</h2><p>It was trained from ${said.parents.length === 1 ? "one model, without a selection" : "these models"}: ${said.parents.map((/** @type {string} */ each) => html`<${Link} id=${each} /> `)}</p>`}
-    ${known.tensors.length > 0 &&
-    html`<h2>What training changed</h2>
-      <${Table} name=${`steps-${brief(said.id)}`} caption="The step in each tensor: how far the model moved from the average that it began with." head=${[{ name: "tensor" }, { name: "length of the step", number: true }, { name: "share", number: true }]}
-        rows=${known.tensors.map((/** @type {any} */ each) => [html`<code>${each.tensor}</code>`, number(each.step), percent((each.step / known.step) ** 2)])}
-        plain=${known.tensors.map((/** @type {any} */ each) => [each.tensor, each.step, (each.step / known.step) ** 2])} />`}
-    <h2>Who built on it</h2>
-    ${children.length
-      ? html`<p>${count(children.length)} of the updates that this page holds: ${children.slice(0, 40).map((each) => html`<span><${Link} id=${/** @type {any} */ (each).id} /> by <${Author} ledger=${ledger} author=${/** @type {any} */ (each).author} /> · </span>`)}</p>`
-      : html`<p class="quiet">None of the updates that this page holds.</p>`}`;
+    ${!isGenesis && html`<${Lineage} ledger=${ledger} said=${said} known=${known} />`}`;
 }
-
-/** @param {number} share */
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
 /** @param {{said: any}} properties */
 function Download({ said }) {
@@ -151,17 +143,18 @@ function Why({ ledger, said, known, evidence }) {
   const last = taken.at(-1);
   const first = candidates.find((/** @type {any} */ each) => !each.selected);
   const selector = evidence.selector?.name ?? evidence.selector;
+  const cuts = cutsOf(selector, candidates);
   return html`<h2>Why these models?</h2>
     <p class="said">${words(said, evidence, taken, first, last)}</p>
-    <${Ranks} candidates=${candidates} ledger=${ledger} />
+    <${Ranks} candidates=${candidates} ledger=${ledger} cuts=${cuts} />
     <${Table} name=${`why-${brief(said.id)}`} caption=${`The candidates that the selection ${brief(said.attachment.digest)} names, as the selector ${selector} ranked them; those taken are marked.`} size=${32}
       marked=${(/** @type {number} */ row) => candidates[row]?.selected}
-      head=${[{ name: "rank", number: true }, { name: "update" }, { name: "client" }, { name: "similarity of what was learnt", number: true }, { name: "of the models", number: true }, { name: "score of a cut before it", number: true }, { name: "at most, of the average", number: true }]}
+      head=${[{ name: "rank", number: true }, { name: "update" }, { name: "client" }, { name: "similarity of what was learnt", number: true }, { name: "of the models", number: true }, ...(cuts.name ? [{ name: cuts.name, number: true }] : []), { name: "at most, of the average", number: true }]}
       rows=${candidates.map((/** @type {any} */ each, /** @type {number} */ place) => [
-        place + 1, html`<${Link} id=${each.update} />`, html`<${Author} ledger=${ledger} author=${each.author} />`, number(each.update_similarity), number(each.similarity), number(each.score, 2), each.selected ? percent(shares.get(each.update) ?? 0) : "",
+        place + 1, html`<${Link} id=${each.update} />`, html`<${Author} ledger=${ledger} author=${each.author} />`, number(each.update_similarity), number(each.similarity), ...(cuts.name ? [number(cuts.scores[place])] : []), each.selected ? percent(shares.get(each.update) ?? 0) : "",
       ])}
-      plain=${candidates.map((/** @type {any} */ each, /** @type {number} */ place) => [place + 1, each.update, each.author, each.update_similarity, each.similarity, each.score ?? "", each.selected ? (shares.get(each.update) ?? 0) : ""])} />
-    ${asker?.update && html`<p>The client's own newest update, <${Link} id=${asker.update} />, is always part of the average.</p>`}`;
+      plain=${candidates.map((/** @type {any} */ each, /** @type {number} */ place) => [place + 1, each.update, each.author, each.update_similarity, each.similarity, ...(cuts.name ? [cuts.scores[place] ?? ""] : []), each.selected ? (shares.get(each.update) ?? 0) : ""])} />
+    ${said.parents.includes(asker?.update) && html`<p>The client's own newest update, <${Link} id=${asker.update} />, is part of the average, too.</p>`}`;
 }
 
 /** @param {any} said @param {any} evidence @param {any[]} taken @param {any} first @param {any} last */
@@ -171,11 +164,11 @@ function words(said, evidence, taken, first, last) {
   const clients = new Set(taken.map((each) => each.author)).size;
   if (!taken.length) return `The client asked with ${who}. None of the ${others} models that were compared resembled its own enough, so it went on with its own alone.`;
   const gap = first && last ? ` The last one taken resembles it by ${number(last.update_similarity, 2)}, the next would by ${number(first.update_similarity, 2)}: that drop is where the list was cut.` : "";
-  return `The client asked with ${who}. Of ${others} models that were named, ${taken.length} (of ${clients} ${clients === 1 ? "client" : "clients"}) resemble what it has learnt, and were averaged with its own.${gap}`;
+  return `The client asked with ${who}. Of ${others} models that were named, ${taken.length} (of ${clients} ${clients === 1 ? "client" : "clients"}) resemble what it has learnt, and were averaged${said.parents.includes(evidence.asker?.update) ? " with its own" : ""}.${gap}`;
 }
 
-/** The ranked similarities with the cut, as a picture. @param {{candidates: any[], ledger: Ledger}} properties */
-function Ranks({ candidates, ledger }) {
+/** The ranked similarities, how good a cut before each would be, and the one that was made, as a picture. @param {{candidates: any[], ledger: Ledger, cuts: import("../cuts.js").Cuts}} properties */
+function Ranks({ candidates, ledger, cuts }) {
   const place = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   useEffect(() => {
     const canvas = place.current;
@@ -208,9 +201,15 @@ function Ranks({ candidates, ledger }) {
         pen.fillRect(left + at * lot + 1, Math.min(y(each.update_similarity), y(0)), Math.max(1, lot - 2), Math.abs(y(each.update_similarity) - y(0)));
       });
       pen.globalAlpha = 1;
+      pen.strokeStyle = style.getPropertyValue("--ink").trim();
+      if (cuts.name) {
+        const most = cuts.scores.reduce((/** @type {number} */ high, each) => Math.max(high, each ?? 0), 1e-9);
+        pen.beginPath();
+        cuts.scores.forEach((score, at) => score !== null && pen.lineTo(left + at * lot, bottom - (score / most) * (bottom - top)));
+        pen.stroke();
+      }
       const cut = candidates.filter((each) => each.selected).length;
       if (cut && cut < candidates.length) {
-        pen.strokeStyle = style.getPropertyValue("--ink").trim();
         pen.setLineDash([4, 3]);
         pen.beginPath();
         pen.moveTo(left + cut * lot, top);
@@ -220,7 +219,7 @@ function Ranks({ candidates, ledger }) {
         pen.fillText(`cut: ${cut} taken`, left + cut * lot + 5, top + 8);
       }
       pen.fillStyle = quiet;
-      pen.fillText("rank; bars in the colours of clusters, those not taken pale", left, height - 8);
+      pen.fillText(`rank; bars in the colours of clusters, those not taken pale${cuts.name ? "; line: the score of a cut there, of the highest" : ""}`, left, height - 8, width - left - 8);
     };
     paint();
     const fit = new ResizeObserver(paint);
