@@ -22,7 +22,19 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import RedirectResponse
 
 from fl_core.wire import v1
-from ledger_server.api import console, events, gossip, health, ledger, models, pages, selections, transactions, views
+from ledger_server.api import (
+    console,
+    events,
+    gossip,
+    health,
+    ledger,
+    models,
+    operator,
+    pages,
+    selections,
+    transactions,
+    views,
+)
 from ledger_server.api.documentation import EVERYWHERE, describe
 from ledger_server.build import build
 from ledger_server.election import Election, election_of
@@ -36,6 +48,7 @@ from ledger_server.http.problems import register
 from ledger_server.http.state import ServerState
 from ledger_server.keys import key_file
 from ledger_server.leading import Leading
+from ledger_server.members import Membership
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer, noted_peers, peers_of, retire_key, retired_keys
 from ledger_server.pruning import DAY_MS, HOUR_MS, AutomaticPruning
@@ -49,7 +62,7 @@ from ledger_server.tracing import HOW_REQUESTS_ARE_TRACED
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-MODULES: Final = (selections, models, transactions, ledger, views, gossip, events, health, pages, console)
+MODULES: Final = (selections, models, transactions, ledger, views, operator, gossip, events, health, pages, console)
 """The modules of routes, in the order in which they are tried."""
 
 
@@ -174,7 +187,11 @@ def create_app(
             logger.info("server stopped", extra={"ledger": service.id})
 
         app = _api(lifespan, docs_enabled=settings.docs_enabled, guard=guard)
-        app.state.service, app.state.server = service, state
+        app.state.service, app.state.server, app.state.operator = (
+            service,
+            state,
+            operator.Tools(partial(Membership, store, key=own_key, acts=service.acts), tokens, clock_ms),
+        )
         app.state.source = source or partial(
             v1.ViewSourceOut, kind="server", ledger=service.id, page=console.page_digest()
         )

@@ -46,6 +46,8 @@ class PruneReport:
         models: Models that went.
         nbytes: Their size.
         held: Models whose bytes are still here.
+        is_whole: Whether all models have been looked at; if not, it was stopped.
+        after: Where to go on then; None: from the first.
     """
 
     transactions: int
@@ -53,6 +55,8 @@ class PruneReport:
     models: int
     nbytes: int
     held: int
+    is_whole: bool = True
+    after: Digest | None = None
 
 
 Progress = Callable[[int, int], None]
@@ -75,6 +79,7 @@ def prune(
     *,
     now_ms: Callable[[], int],
     dry_run: bool = False,
+    after: Digest | None = None,
     progress: Progress = lambda _done, _total: None,
     forget: Callable[[Sequence[Digest]], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
@@ -87,6 +92,8 @@ def prune(
         snapshot: What may go.
         now_ms: Milliseconds since 1970 UTC.
         dry_run: Only look.
+        after: Where to go on, of the report of one that was stopped, which had the same ``snapshot`` but for what came
+            since; this report then counts what comes behind it.
         progress: Called after every page of models.
         forget: Told, after each batch, of the models that may have gone.
         stop: Asked between two batches; what was pruned until then stays pruned, and the report says how much.
@@ -95,16 +102,14 @@ def prune(
     Raises:
         StoreError: The journal cannot be read or written; the next run goes on from there.
     """
-    if not dry_run:
+    if not dry_run and after is None:
         store.removal.sweep()
     models = nbytes = held = kept = 0
-    after: Digest | None = None
-    while not stop() and (page := store.removal.held(after=after, limit=_PAGE)):
-        held += len(page)
+    while not (stopped := stop()) and (page := store.removal.held(after=after, limit=_PAGE)):
         needed = _needed(store, snapshot, [model.digest for model in page])
-        kept += sum(needed.values())
         for batch in _batches([model for model in page if model.digest not in needed]):
-            if stop():
+            if stop():  # what lies behind has not been looked at
+                page = [model for model in page if model.digest < batch[0].digest]
                 break
             if dry_run:
                 models, nbytes = models + len(batch), nbytes + sum(model.size for model in batch)
@@ -115,12 +120,47 @@ def prune(
             forget(digests)
             models, nbytes = models + done.models, nbytes + done.nbytes
             rest(time.monotonic() - began_s)
-        after = page[-1].digest
+        held += len(page)
+        kept += sum(needed[model.digest] for model in page)
+        after = page[-1].digest if page else after
         progress(held, snapshot.transactions)
-    if not dry_run:
+    if not dry_run and not stopped:
         store.removal.collect()
     progress(snapshot.transactions, snapshot.transactions)
-    return PruneReport(snapshot.transactions, kept, models, nbytes, held - models)
+    return PruneReport(
+        snapshot.transactions, kept, models, nbytes, held - models, not stopped, after if stopped else None
+    )
+
+
+def prune_served(
+    service: LedgerView,
+    *,
+    keep_ms: int | None,
+    now_ms: Callable[[], int],
+    after: Digest | None = None,
+    stop: Callable[[], bool],
+    rest: Callable[[float], object] = time.sleep,
+) -> PruneReport:
+    """Prune the ledger of a running server, in this process.
+
+    Args:
+        service: The ledger.
+        keep_ms: As of ``LedgerView.snapshot``.
+        now_ms: As of ``prune``, as are the others.
+        after: Where to go on.
+        stop: Asked between two batches.
+        rest: Waits some seconds between two batches.
+
+    Raises:
+        StoreError: As ``prune``.
+    """
+    snapshot = service.snapshot(keep_ms=keep_ms)
+    report = prune(service.store, snapshot, now_ms=now_ms, after=after, forget=service.forget, stop=stop, rest=rest)
+    if report.models:
+        logger.info("models pruned", extra={"models": report.models, "freed_bytes": report.nbytes, "held": report.held})
+        if service.acts.quarantine.erased:
+            service.store.erased()
+    return report
 
 
 def _needed(store: Store, snapshot: LedgerSnapshot, digests: Sequence[Digest]) -> Counter[Digest]:
@@ -232,19 +272,12 @@ class AutomaticPruning:
         if self._keep_ms is None and not self._service.acts.quarantine.erased:
             self._service.store.removal.sweep()
             return
-        snapshot = self._service.snapshot(keep_ms=self._keep_ms)
-        report = prune(
-            self._service.store,
-            snapshot,
+        report = prune_served(
+            self._service,
+            keep_ms=self._keep_ms,
             now_ms=self._now_ms,
-            forget=self._service.forget,
             stop=self._stopped.is_set,
             rest=self._stopped.wait,
         )
         if report.models:
-            logger.info(
-                "models pruned", extra={"models": report.models, "freed_bytes": report.nbytes, "held": report.held}
-            )
-            if self._service.acts.quarantine.erased:
-                self._service.store.erased()
             self._on_pruned(report)

@@ -280,7 +280,7 @@ class AuthSettings(_Group):
     required_for: Annotated[tuple[Guarded, ...], NoDecode, BeforeValidator(_words)] = Field(
         default=(),
         description="What is answered only with a bearer token: `writes` (selections and publications), `reads` "
-        "(the ledger and its models), `metrics` (an operator's token). In the environment with commas between. "
+        "(the ledger and its models), `metrics` (a token of scope metrics). In the environment with commas between. "
         "Default: nothing, but see `public`.",
     )
 

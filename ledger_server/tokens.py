@@ -1,4 +1,4 @@
-"""Bearer tokens: 256 random bits for a client or an operator, of which only a SHA-256 is kept.
+"""Bearer tokens: 256 random bits for a client, an operator or a monitor, of which only a SHA-256 is kept.
 
 Decides what a token looks like, what it may do, and where it is kept: a token that is made or revoked, by another
 process, counts at once. Which routes ask for one is ``http.access``'s.
@@ -31,12 +31,18 @@ logger: logging.Logger = logging.getLogger(__name__)
 FILE: Final = "tokens.jsonl"
 _PREFIX: Final = "dagacfl_"
 _FORM: Final = re.compile(_PREFIX + r"[A-Za-z0-9_-]{43}")
+_MAX_NAME_CHARACTERS: Final = 64
+MAX_DAYS: Final = 36_500
+"""For which a token may be valid that expires."""
+_DAY_MS: Final = 86_400_000
 
 
 class Scope(StrEnum):
-    """What a token's holder may do; an operator may do all that a client may."""
+    """What a token's holder may do; an operator may do all that the others may."""
 
     CLIENT = "client"
+    METRICS = "metrics"
+    """Read metrics, and nothing else: what a monitor holds opens nothing to who steals it."""
     OPERATOR = "operator"
 
     def covers(self, wanted: "Scope") -> bool:
@@ -101,12 +107,40 @@ def token_digest(token: str) -> str:
     return hashlib.sha256(token.encode("ascii")).hexdigest()
 
 
+def new_record(
+    token: str, *, name: str, scope: Scope, days: int | None, authors: Collection[AuthorId], now_ms: int
+) -> TokenRecord:
+    """What is to be kept of a token.
+
+    Args:
+        token: Its text.
+        name: For whom it is.
+        scope: What it may do.
+        days: After which it expires, 1 to ``MAX_DAYS``; None: never.
+        authors: Who may publish with it; none: anybody.
+        now_ms: Milliseconds since 1970 UTC.
+
+    Raises:
+        ParameterError: That is no name.
+    """
+    if not (1 <= len(name) <= _MAX_NAME_CHARACTERS and name.isprintable() and name.strip() == name):
+        raise ParameterError(f"a token's name has 1 to {_MAX_NAME_CHARACTERS} printable characters")
+    return TokenRecord(
+        sha256=token_digest(token),
+        name=name,
+        scope=scope,
+        created_at_ms=now_ms,
+        expires_at_ms=None if days is None else now_ms + days * _DAY_MS,
+        authors=tuple(sorted(set(authors))),
+    )
+
+
 class TokenFile:
     """The tokens of one server: ``tokens.jsonl`` in its data folder, a line of JSON for each that is not revoked.
 
     A running server follows the file: it looks before every answer whether the file changed, and then reads it again;
     of a file that is damaged it says so in its log, and what was valid before stays valid. Changes are made by
-    ``dag-acfl tokens``, one process at a time, in a new file that takes the old one's place.
+    ``dag-acfl tokens`` or for an operator's page, one process at a time, in a new file that takes the old one's place.
 
     Args:
         path: The file; it need not exist.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fl_core.dag.acts import ActKind
     from fl_core.types import AuthorId
-    from ledger_server.admin.members import Membership
+    from ledger_server.members import Membership
 
 app: typer.Typer = typer.Typer(
     help="See and change who may publish; a running server follows without a restart, the others by gossip.",

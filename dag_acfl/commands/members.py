@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fl_core.dag.acts import ActKind
-    from ledger_server.admin.members import Membership, Standing
+    from ledger_server.members import Membership, Standing
 
 app: typer.Typer = typer.Typer(
     help="See and change the servers of a ledger; a running server follows without a restart.",
@@ -116,7 +116,7 @@ def list_members(*, data_dir: DataDir = None) -> None:
 
     Example: dag-acfl members list --data-dir site-a
     """
-    from ledger_server.admin.members import printable  # noqa: PLC0415
+    from ledger_server.members import printable  # noqa: PLC0415
     from ledger_server.peers import noted_peers, peers_of  # noqa: PLC0415
 
     settings = settings_of_ledger(data_dir)
@@ -138,8 +138,8 @@ def list_members(*, data_dir: DataDir = None) -> None:
 @contextmanager
 def membership(data_dir: Path | None) -> "Iterator[Membership]":
     """The ledger of a data folder, as its server sees and signs what members decide."""
-    from ledger_server.admin.members import Membership  # noqa: PLC0415
     from ledger_server.keys import key_file, load_key  # noqa: PLC0415
+    from ledger_server.members import Membership  # noqa: PLC0415
     from ledger_server.store import open_store_of  # noqa: PLC0415
 
     settings = settings_of_ledger(data_dir)
@@ -155,30 +155,14 @@ def propose(members: "Membership", kind: "ActKind", subjects: "Sequence[str]", *
 
 def show(members: "Membership", standing: "Standing") -> None:
     """A line for what is in effect; for what is not, also who must sign and how."""
-    from ledger_server.admin.members import printable  # noqa: PLC0415
-
-    act = standing.signed.act
-    name, url = members.name(act.subject_id), printable(act.details.get("url", "an unknown address"))
-    reason = printable(act.details.get("reason", "no reason is given"))
     act_id = standing.signed.id[:8]
-    done, proposed = {
-        "ADD_MEMBER": (f"{name} is a member", f"add {name} at {url}, key {act.subject_id}"),
-        "REMOVE_MEMBER": (f"{name} is no member any more", f"remove {name}"),
-        "ROTATE_MEMBER": (f"{name} has a new key", f"{name} changes to key {act.object_id}"),
-        "LIST_AUTHOR": (f"{act.subject} may publish", f"let {act.subject} publish"),
-        "UNLIST_AUTHOR": (f"{act.subject} may not publish any more", f"let {act.subject} publish no more"),
-        "QUARANTINE": (f"{act.subject} is quarantined, act {act_id}", f"quarantine {act.subject}: {reason}"),
-        "LIFT": (f"quarantine {act.subject_id[:8]} is lifted", f"lift quarantine {act.subject_id[:8]}: {reason}"),
-        "ERASE": (f"the models of {act.subject} are erased", f"erase the models of {act.subject}: {reason}"),
-        "ROTATE_AUTHOR": (f"{act.object} goes on as {act.subject}", f"let {act.object} go on as {act.subject}"),
-    }.get(act.kind.name, (words := f"{act.kind.name.lower()} {act.subject}", words))
-    is_of_members = act.kind.name.endswith("_MEMBER")
+    is_of_members = standing.signed.act.kind.name.endswith("_MEMBER")
     if standing.is_in_effect:
         count = len(members.acts.effect.members)
         needed = f"; an act needs {members.acts.votes_needed(count)} of {count} signatures from now on"
-        typer.echo(f"{done}{needed if is_of_members else ''}")
+        typer.echo(f"{members.words(standing)}{needed if is_of_members else ''}")
         return
-    typer.echo(f"proposal {act_id}: {proposed}")
+    typer.echo(f"proposal {act_id}: {members.words(standing)}")
     here = "" if is_of_members or members.own_key not in standing.signed.signatures else " everywhere, here at once"
     signed_by = ", ".join(standing.signed_by) or "nobody"
     typer.echo(f"  signed by {signed_by}; in effect with {standing.needed} signatures{here}")

@@ -19,9 +19,6 @@ app: typer.Typer = typer.Typer(
     no_args_is_help=True,
 )
 
-_DAY_MS = 86_400_000
-_MAX_NAME_CHARACTERS = 64
-
 Authors = Annotated[
     list[str] | None,
     typer.Option(
@@ -36,8 +33,11 @@ def create(
     name: Annotated[str, typer.Argument(help="For whom it is, such as site-3; to find and revoke it by.")],
     *,
     scope: Annotated[
-        Literal["client", "operator"],
-        typer.Option(help="client: take part in the ledger. operator: that, metrics, and what changes the server."),
+        Literal["client", "metrics", "operator"],
+        typer.Option(
+            help="client: take part in the ledger. metrics: read the metrics alone. operator: all that, and change "
+            "members, quarantines, tokens and old models on the console's page."
+        ),
     ] = "client",
     author: Authors = None,
     days: Annotated[
@@ -59,24 +59,15 @@ def create(
     Example: dag-acfl tokens create site-3 --days 365 --out site-3.token
     """
     from ledger_server.private_files import write_private  # noqa: PLC0415
-    from ledger_server.tokens import Scope, TokenRecord, is_token, new_token, token_digest  # noqa: PLC0415
+    from ledger_server.tokens import Scope, is_token, new_record, new_token  # noqa: PLC0415
 
-    if not (1 <= len(name) <= _MAX_NAME_CHARACTERS and name.isprintable() and name.strip() == name):
-        raise ParameterError(f"a token's name has 1 to {_MAX_NAME_CHARACTERS} printable characters")
     if out is not None and token_file is not None:
         raise ParameterError("--out is for a new token; the one in --token-file lies in a file already")
     token = new_token() if token_file is None else read_secret(token_file)
     if not is_token(token):
         raise ParameterError(f"{token_file} holds no token; make one with: dag-acfl tokens create")
-    made_ms = now_ms()
-    record = TokenRecord(
-        sha256=token_digest(token),
-        name=name,
-        scope=Scope(scope),
-        created_at_ms=made_ms,
-        expires_at_ms=None if days is None else made_ms + days * _DAY_MS,
-        authors=tuple(sorted(author_ids(author or []))),
-    )
+    authors = author_ids(author or [])
+    record = new_record(token, name=name, scope=Scope(scope), days=days, authors=authors, now_ms=now_ms())
     if out is not None:
         try:  # first, so that no token is kept which nobody got to see
             write_private(out, f"{token}\n".encode())

@@ -89,7 +89,7 @@ def descents(graph: Graph, suspects: Suspects, *, max_taint: float) -> Iterator[
     """What would be tainted if these steps were quarantined, ascending by author; those without descendants left out.
 
     Args:
-        graph: The whole ledger.
+        graph: The whole ledger; what is added meanwhile does not count.
         suspects: Whose steps.
         max_taint: The ledger's bound.
     """
@@ -97,8 +97,10 @@ def descents(graph: Graph, suspects: Suspects, *, max_taint: float) -> Iterator[
     descendants: dict[AuthorId, int] = {}
     beyond: dict[AuthorId, int] = {}
     clean: dict[AuthorId, TxId] = {}
+    newest: dict[AuthorId, tuple[int, TxId]] = {}
     for node in islice(graph, 1, None):
         taint = lineage.add(node)
+        newest[node.author] = max(newest.get(node.author, (-1, node.id)), (node.sequence, node.id))
         is_beyond = taint > max_taint or node in suspects
         if taint > 0:
             descendants[node.author] = descendants.get(node.author, 0) + 1
@@ -107,7 +109,5 @@ def descents(graph: Graph, suspects: Suspects, *, max_taint: float) -> Iterator[
         else:
             clean[node.author] = node.id
     for author in sorted(descendants):
-        newest = graph.newest_of(author)
-        assert newest is not None, "it has updates"
-        taint = lineage.taint(newest.id)
+        taint = lineage.taint(newest[author][1])
         yield Descent(author, descendants[author], beyond.get(author, 0), taint, clean.get(author))

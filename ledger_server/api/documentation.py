@@ -7,18 +7,36 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from fl_core.wire import v1
+from fl_core.wire import operator_v1, v1
 from ledger_server.http.access import Access, access_of
 from ledger_server.http.problem_types import PROBLEM_TYPES
 
 _REFERENCE: Final = "#/components/schemas/{model}"
-_NAMED: Final = (v1.AskerRequest, v1.ProblemOut, v1.PublishRequest, v1.SelectRequest)
+_NAMED: Final = (
+    v1.AskerRequest,
+    v1.ProblemOut,
+    v1.PublishRequest,
+    v1.SelectRequest,
+    operator_v1.LiftRequest,
+    operator_v1.MembersRequest,
+    operator_v1.PruneRequest,
+    operator_v1.QuarantineRequest,
+    operator_v1.RemovalRequest,
+    operator_v1.RevocationRequest,
+    operator_v1.SignatureRequest,
+    operator_v1.TokenRequest,
+)
 """What FastAPI does not see: problems, and bodies that are read as they come."""
 
 
 def named(model: type[BaseModel]) -> dict[str, str]:
     """OpenAPI reference to one of the models that ``describe`` adds."""
     return {"$ref": _REFERENCE.format(model=model.__name__)}
+
+
+def json_of(message: type[BaseModel]) -> dict[str, Any]:
+    """What OpenAPI says of a route that reads such a body as it comes; one of ``_NAMED``."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": named(message)}}}}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -71,7 +89,7 @@ def describe(document: dict[str, Any], routes: Iterable[APIRoute]) -> None:
         for method in route.methods or ():
             operation = document["paths"][route.path_format][method.lower()]
             operation["security"] = _SECURITY[access]
-            statuses = (401, 403) if access in (Access.OPERATE, Access.PEER) else (401, 403, 421)
+            statuses = (401, 403) if access is Access.PEER else (401, 403, 421)
             refusals = {str(status): answer for status, answer in problems(*statuses).items()}
             operation["responses"] = dict(sorted({**operation["responses"], **refusals}.items()))
 

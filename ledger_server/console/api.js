@@ -45,6 +45,10 @@ async function ask(path, init = {}) {
 /** @param {string} path @returns {Promise<any>} */
 export const getJson = async (path) => (await ask(path)).json();
 
+/** @param {string} path @param {unknown} body @returns {Promise<any>} */
+export const postJson = async (path, body) =>
+  (await ask(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) })).json();
+
 /** @param {string} path */
 export const getText = async (path) => (await ask(path)).text();
 

@@ -14,6 +14,7 @@ import { Servers } from "./views/servers.js";
 import { Costs } from "./views/costs.js";
 import { Issuers } from "./views/copy.js";
 import { RunCosts, Runs } from "./views/runs.js";
+import { Operate } from "./views/operate.js";
 import { TakePart } from "./views/take_part.js";
 
 const [SERVER, COPY, SIMULATION, NO_SIMULATION] = [["server"], ["file", "simulation"], ["simulation"], ["server", "file"]];
@@ -31,6 +32,7 @@ const VIEWS = [
   { path: "costs", name: "Costs", view: Costs, of: NO_SIMULATION },
   { path: "costs", name: "Costs", view: RunCosts, of: SIMULATION, isBare: true },
   { path: "take-part", name: "Take part", view: TakePart, of: SERVER },
+  { path: "operate", name: "Operate", view: Operate, of: SERVER },
 ];
 
 /** Those that there are for what is shown. @returns {any[]} */

@@ -28,13 +28,13 @@ export const Chip = ({ place }) => {
 /** @param {{text: string, children?: any}} properties */
 export const Copy = ({ text, children }) => {
   const [done, setDone] = useState(false);
-  const copy = async () => {
+  const copy = async (/** @type {any} */ event) => {
     if (navigator.clipboard) await navigator.clipboard.writeText(text);
     else {
       // Over plain HTTP there is no clipboard: the text is selected for Ctrl-C.
       const field = document.createElement("textarea");
       field.value = text;
-      document.body.append(field);
+      event.currentTarget.after(field); // beside it: what lies behind an open dialog cannot be selected
       field.select();
       document.execCommand("copy");
       field.remove();

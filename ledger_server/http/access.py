@@ -60,7 +60,7 @@ class Access(Enum):
     WRITE = "writes"
     """A token where the settings ask for one for ``writes``."""
     METRICS = "metrics"
-    """An operator's token where the settings ask for one for ``metrics``."""
+    """A monitor's token, or an operator's, where the settings ask for one for ``metrics``."""
     OPERATE = "operate"
     """An operator's token, always."""
     PEER = "peer"
@@ -216,6 +216,8 @@ class RequestGuard:
         if any(name in request.query_params for name in _TOKEN_NAMES):
             detail = "send the token as Authorization: Bearer …; a URL ends up in logs and histories"
             raise Problem("token-in-query", detail)
+        if rule.access is Access.OPERATE:
+            _check_own_page(request)
         if rule.access is Access.PEER:
             await self._check_peer(request)
         elif rule.token_scope is not None:
@@ -297,12 +299,28 @@ class RequestGuard:
         request.state.peer, request.state.body = head.peer, body
 
 
+def _check_own_page(request: Request) -> None:
+    """See that no page of another origin does what operators do, not even one of ``cors_origins`` that has a token.
+
+    A browser says where a page is from in Sec-Fetch-Site, which a proxy leaves as it is; over plain HTTP to a host's
+    name it says Origin alone.
+    """
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    is_own = (
+        site in ("same-origin", "none")
+        if site is not None
+        else origin is None or origin.partition("//")[2] == request.headers.get("host")
+    )
+    if not is_own:
+        raise Problem("elsewhere", "what operators do is done by pages of this server alone, and by programs")
+
+
 def _scope_required(access: Access, required_for: Collection[Guarded]) -> TokenScope | None:
     """The scope that a token must have for a route of this kind; None where none is asked for."""
     if access is Access.OPERATE:
         return TokenScope.OPERATOR
     if access in (Access.READ, Access.WRITE, Access.METRICS) and access.value in required_for:
-        return TokenScope.OPERATOR if access is Access.METRICS else TokenScope.CLIENT
+        return TokenScope.METRICS if access is Access.METRICS else TokenScope.CLIENT
     return None
 
 

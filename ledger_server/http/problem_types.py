@@ -36,6 +36,7 @@ ERROR_TYPES: Final[Mapping[str, ProblemType]] = {
     "sequence-conflict": ProblemType(409, "The sequence number is used, or far beyond the author's next"),
     "digest-mismatch": ProblemType(422, "A digest does not match"),
     "act-invalid": ProblemType(422, "The act is not valid"),
+    "members-refused": ProblemType(409, "This server cannot propose or sign that"),
     "transaction-invalid": ProblemType(422, "The transaction is not valid"),
     "transaction-unknown": ProblemType(404, "The transaction is unknown here"),
     "model-unknown": ProblemType(404, "The model is unknown here"),
@@ -89,7 +90,9 @@ REFUSAL_TYPES: Final[Mapping[str, ProblemType]] = {
     "not-found": ProblemType(404, "There is nothing at this path"),
     "method-not-allowed": ProblemType(405, "This path has other methods; Allow lists them"),
     "elsewhere": ProblemType(
-        421, "A server that asks no token answers only to names of its own machine, and no web page of elsewhere"
+        421,
+        "A server that asks no token answers only to names of its own machine, and no web page of elsewhere; nor does "
+        "such a page do what operators do",
     ),
     "request-timeout": ProblemType(408, "The request's head or body did not arrive in time"),
     "body-too-large": ProblemType(413, "The body, or a part of the form, is larger than this path takes"),

@@ -19,8 +19,8 @@ from tests.live import client_of, run_app
 from tests.serving import prepare
 
 MARKUP = "<img src=x onerror=document.title='owned'>accuracy"
-VIEWS = ("", "updates", "clusters", "training", "clients", "servers", "costs", "take-part")
-HEADINGS = ("Overview", "Updates", "Clusters", "Training", "Clients", "Servers", "Costs", "Take part")
+VIEWS = ("", "updates", "clusters", "training", "clients", "servers", "costs", "take-part", "operate")
+HEADINGS = ("Overview", "Updates", "Clusters", "Training", "Clients", "Servers", "Costs", "Take part", "Operate")
 
 
 @pytest.mark.parametrize(("steps", "scheme"), [(0, "light"), (1, "dark"), (3, "light"), (3, "dark")])

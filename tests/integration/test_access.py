@@ -51,12 +51,13 @@ PROTOCOL: Final = Path(__file__).parents[2] / "docs" / "protocol.md"
 PEER_KEY: Final = key_from_seed(7)
 PEER: Final = Peer("b", "http://b:8900", public_key_of(PEER_KEY))
 EVERYTHING: Final[tuple[Guarded, ...]] = ("reads", "writes", "metrics")
-ROLES: Final = ("nobody", "client's token", "operator's token", "peer's signature")
+ROLES: Final = ("nobody", "client's token", "monitor's token", "operator's token", "peer's signature")
 HERE: Final = "http://127.0.0.1"
-CLIENT, OPERATOR = new_token(), new_token()
-TOKENS: Final = {"client's token": CLIENT, "operator's token": OPERATOR}
+CLIENT, MONITOR, OPERATOR = new_token(), new_token(), new_token()
+TOKENS: Final = {"client's token": CLIENT, "monitor's token": MONITOR, "operator's token": OPERATOR}
 RECORDS: Final = [
     TokenRecord(sha256=token_digest(CLIENT), name="c", scope=Scope.CLIENT, created_at_ms=NOW_MS),
+    TokenRecord(sha256=token_digest(MONITOR), name="m", scope=Scope.METRICS, created_at_ms=NOW_MS),
     TokenRecord(sha256=token_digest(OPERATOR), name="o", scope=Scope.OPERATOR, created_at_ms=NOW_MS),
 ]
 
@@ -250,7 +251,7 @@ def test_a_scope_too_small_is_named(tmp_path: Path, sqlite_url: str) -> None:
     with guarded(sqlite_url, tmp_path, "metrics") as server:
         response = server.client.get("/metrics", headers=bearer(CLIENT))
         assert response.status_code == 403
-        assert 'error="insufficient_scope", scope="operator"' in response.headers["www-authenticate"]
+        assert 'error="insufficient_scope", scope="metrics"' in response.headers["www-authenticate"]
         exposition = server.client.get("/metrics", headers=bearer(OPERATOR)).text
         assert 'code="token-scope"' in exposition
         assert re.search(r'route="/metrics",status="403"', exposition)
@@ -435,7 +436,7 @@ def _guard(router: APIRouter, server: ServerState, *, has_peers: bool = True) ->
 
 class KnownTokens(TokenFile):
     async def find(self, token: str) -> TokenRecord | None:
-        return {CLIENT: RECORDS[0], OPERATOR: RECORDS[1]}.get(token)
+        return dict(zip((CLIENT, MONITOR, OPERATOR), RECORDS, strict=True)).get(token)
 
 
 def _plain(access: Access) -> Any:

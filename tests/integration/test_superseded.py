@@ -19,9 +19,9 @@ from fl_core.dag.signature import public_key_of
 from fl_core.errors import ParameterError
 from fl_core.types import PublicKey
 from fl_core.wire import v1
-from ledger_server.admin.members import Membership
 from ledger_server.app import create_app
 from ledger_server.keys import load_or_create_key
+from ledger_server.members import Membership
 from ledger_server.serving_key import claim
 from ledger_server.settings import load_settings
 from ledger_server.store import open_store

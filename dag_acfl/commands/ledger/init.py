@@ -103,9 +103,9 @@ def init(
     from fl_core.dag.acts import ActKind  # noqa: PLC0415
     from fl_core.dag.genesis import Member  # noqa: PLC0415
     from fl_core.dag.signature import public_key_of  # noqa: PLC0415
-    from ledger_server.admin.members import Membership  # noqa: PLC0415
     from ledger_server.founding import create_ledger  # noqa: PLC0415
     from ledger_server.keys import server_key  # noqa: PLC0415
+    from ledger_server.members import Membership  # noqa: PLC0415
     from ledger_server.store import open_store_of  # noqa: PLC0415
 
     table = {} if genesis is None else _read_toml(genesis)

@@ -51,7 +51,8 @@ def prune(
             store.database.shorten_log()
         after, reusable = store.storage_bytes(), store.database.reusable_bytes()
     if as_json:
-        content = {**asdict(report), "dry_run": dry_run, "storage_bytes_before": before, "storage_bytes": after}
+        counts = {name: count for name, count in asdict(report).items() if name not in ("is_whole", "after")}
+        content = {**counts, "dry_run": dry_run, "storage_bytes_before": before, "storage_bytes": after}
         typer.echo(json.dumps({**content, "reusable_bytes": reusable}, indent=2))
         return
     went = "would go" if dry_run else "pruned"

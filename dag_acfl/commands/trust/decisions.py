@@ -1,19 +1,13 @@
 """``dag-acfl trust quarantine``, ``lift`` and ``erase``: what members decide about bad clients and withdrawn sites."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from dag_acfl.commands.members import membership, propose
-from dag_acfl.commands.options import DataDir
+from dag_acfl.commands.members import membership, propose, show
+from dag_acfl.commands.options import DataDir, now_ms
 from dag_acfl.commands.trust.subjects import Subject, only_one, opened, suspects_of
 from fl_core.errors import ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fl_core.dag.acts import ActKind
 
 Reason = Annotated[str, typer.Option("--reason", help="Why, for all to read; at most 512 bytes.")]
 
@@ -26,12 +20,11 @@ def quarantine(subject: Subject, *, reason: Reason, data_dir: DataDir = None) ->
 
     Example: dag-acfl trust quarantine key:5f0c1e77 --reason "flips labels since Monday"
     """
-    from fl_core.dag.acts import ActKind  # noqa: PLC0415
-
     with opened(data_dir) as view:
         suspects = suspects_of(view, subject)
-        authors = view.acts.authors.all_names(suspects.authors)
-    _decide(data_dir, ActKind.QUARANTINE, [*authors, *[f"update:{each}" for each in suspects.updates]], reason)
+    with membership(data_dir) as members:
+        for standing in members.quarantine(suspects, reason=reason, now_ms=now_ms()):
+            show(members, standing)
     typer.echo("what follows from it: dag-acfl trust report; to end it: dag-acfl trust lift ACT --reason …")
 
 
@@ -46,10 +39,12 @@ def lift(
     Example: dag-acfl trust lift 3f5c0a12 --reason "it was a broken sensor"
     """
     from fl_core.dag.acts import ActKind  # noqa: PLC0415
+    from fl_core.types import TxId  # noqa: PLC0415
 
     with membership(data_dir) as members:
         quarantines = [each.id for each in members.acts.all() if each.act.kind is ActKind.QUARANTINE]
-    _decide(data_dir, ActKind.LIFT, [f"act:{only_one(act, quarantines, 'quarantine')}"], reason)
+        found = TxId(only_one(act, quarantines, "quarantine"))
+        show(members, members.lift(found, reason=reason, now_ms=now_ms()))
 
 
 def erase(
@@ -72,10 +67,5 @@ def erase(
         names = view.acts.authors.all_names(suspects.authors)
     if not suspects.authors:
         raise ParameterError("an author's models are erased all together: name the author, key:… or hash:…")
-    _decide(data_dir, ActKind.ERASE, names, reason)
-
-
-def _decide(data_dir: Path | None, kind: "ActKind", subjects: "Iterable[str]", reason: str) -> None:
-    details = {"reason": reason} if reason else {}
     with membership(data_dir) as members:
-        propose(members, kind, sorted(subjects), details=details)
+        propose(members, ActKind.ERASE, sorted(names), details={"reason": reason})

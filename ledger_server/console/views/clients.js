@@ -50,7 +50,7 @@ export function Client({ ledger, one }) {
   const measured = updates.filter((each) => each.metrics.accuracy !== undefined);
   const curve = [measured.map((each) => each.arrival), measured.map((each) => each.metrics.accuracy), measured.map((each) => each.metrics._own_accuracy ?? null)];
   return html`<h1>Client <span class="mono">${authorName(one)}</span></h1>
-    <div class="tools"><${Copy} text=${one}>Copy its id<//><a href=${`#/updates?author=${encodeURIComponent(one)}`}>Its updates in the graph</a></div>
+    <div class="tools"><${Copy} text=${one}>Copy its id<//><a href=${`#/updates?author=${encodeURIComponent(one)}`}>Its updates in the graph</a>${(ledger.source?.kind ?? "server") === "server" && html`<a href=${`#/operate?part=quarantine&subject=${encodeURIComponent(one)}`}>Quarantine it …</a>`}</div>
     <dl>
       <dt>Id</dt><dd><code>${one}</code></dd>
       <dt>Cluster</dt><dd>${cluster < 0 ? "none yet" : html`<${Chip} place=${cluster} />${cluster + 1}`}</dd>

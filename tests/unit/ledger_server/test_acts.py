@@ -17,7 +17,7 @@ from fl_core.joining import ServedCheckpoint
 from fl_core.types import PublicKey, TxId
 from fl_core.wire import v1
 from ledger_server.acts import MemberActs
-from ledger_server.admin.members import Membership
+from ledger_server.members import Membership
 from ledger_server.peers import Peer
 from tests.builders import ISSUER, TinyLedger, author_of, key_from_seed, make_genesis, model
 from tests.checkpoints import checkpoint_of

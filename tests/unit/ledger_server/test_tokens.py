@@ -136,9 +136,15 @@ def test_tokens_that_cannot_be_read_let_nobody_in(tokens: TokenFile, tmp_path: P
 
 @pytest.mark.parametrize(
     ("has", "wanted", "enough"),
-    [("client", "client", True), ("client", "operator", False), ("operator", "client", True), ("operator", "operator", True)],
+    [
+        ("client", "client", True), ("client", "metrics", False), ("client", "operator", False),
+        ("metrics", "client", False), ("metrics", "metrics", True), ("metrics", "operator", False),
+        ("operator", "client", True), ("operator", "metrics", True), ("operator", "operator", True),
+    ],
 )  # fmt: skip
-def test_an_operator_may_what_a_client_may(has: str, wanted: str, enough: bool) -> None:  # noqa: FBT001 (pytest)
+def test_an_operator_may_what_the_others_may_and_a_monitor_reads_metrics_alone(
+    has: str, wanted: str, *, enough: bool
+) -> None:
     assert Scope(has).covers(Scope(wanted)) is enough
 
 

@@ -1,7 +1,8 @@
-"""The members of a ledger, seen and changed from the machine of one of them: acts proposed, signed, and counted.
+"""The members of a ledger, seen and changed at the server of one of them: acts proposed, signed, and counted.
 
-Works on the server's store, beside the server or without it: a running one notices within a second, and its peers by
-gossip. Who is a member, and what an act needs, is ``fl_core.dag.acts``.
+Works on the server's store, beside the server or without it (``dag-acfl members``), or in it, for operators over HTTP:
+a running server notices within a second, and its peers by gossip. Who is a member, and what an act needs, is
+``fl_core.dag.acts``.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,9 +12,12 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.acts import Act, ActKind, ListedMember, SignedAct, sign_act
+from fl_core.dag.author_list import AuthorList
 from fl_core.dag.genesis import parse_genesis
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import DagAcflError, GenesisError
+from fl_core.trust.lineage import Suspects
+from fl_core.trust.quarantine import Reach
 from fl_core.types import ZERO_ID, PublicKey, TxId
 from ledger_server.acts import MemberActs
 from ledger_server.peers import Peer
@@ -26,6 +30,11 @@ MIN_DIGITS: Final = 8
 def printable(text: str) -> str:
     """What another member wrote into an act, safe to show on a terminal."""
     return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def subjects_of(suspects: Suspects, authors: AuthorList) -> list[str]:
+    """Authors, under all their names, and updates, as acts name them; ascending."""
+    return sorted([*authors.all_names(suspects.authors), *[f"update:{each}" for each in suspects.updates]])
 
 
 class MembersError(DagAcflError):
@@ -56,17 +65,22 @@ class Standing:
 class Membership:
     """The members of the ledger in a store.
 
+    Args:
+        store: The journal.
+        key: This server's.
+        acts: What a running server holds of the ledger's acts; None: they are read from the store.
+
     Raises:
         GenesisError: There is no ledger in the store.
     """
 
-    def __init__(self, store: Store, *, key: Ed25519PrivateKey) -> None:
+    def __init__(self, store: Store, *, key: Ed25519PrivateKey, acts: MemberActs | None = None) -> None:
         if (found := store.genesis()) is None:
             raise GenesisError("there is no ledger in this database; make one with: dag-acfl ledger init")
         self.ledger: TxId = found[0].id
         self.genesis = parse_genesis(found[1])
         self._key, self.own_key = key, public_key_of(key)
-        self.acts: MemberActs = MemberActs(
+        self.acts: MemberActs = acts or MemberActs(
             store, self.ledger, self.genesis, has_published=lambda _: False, server=self.own_key
         )
         self._names = self._read_names()
@@ -132,6 +146,39 @@ class Membership:
             raise MembersError("the last member of a ledger stays; add another first")
         return self.propose(ActKind.REMOVE_MEMBER, [f"member:{member.key}"], now_ms=now_ms)[0]
 
+    def quarantine(self, suspects: Suspects, *, reason: str, now_ms: int) -> list[Standing]:
+        """Propose to quarantine authors, under all their names, and updates; what is in effect already is left so.
+
+        Raises:
+            MembersError: This server is no member.
+        """
+        self.check_member()
+        decided = {
+            each.signed.act.subject: each.signed
+            for each in self.acts.decisions()
+            if each.signed.act.kind is ActKind.QUARANTINE and each.reach is Reach.EVERYWHERE
+        }
+        subjects = subjects_of(suspects, self.acts.authors)
+        new = [each for each in subjects if each not in decided]
+        done = [self._standing(decided[each]) for each in subjects if each in decided]
+        return [*done, *self.propose(ActKind.QUARANTINE, new, details={"reason": reason}, now_ms=now_ms)]
+
+    def lift(self, act: TxId, *, reason: str, now_ms: int) -> Standing:
+        """Propose to end a quarantine, or sign what does; one that is lifted everywhere is left so.
+
+        Raises:
+            MembersError: This server is no member, or there is no such quarantine.
+        """
+        self.check_member()
+        kept = self.acts.all()
+        if not any(each.id == act and each.act.kind is ActKind.QUARANTINE for each in kept):
+            raise MembersError(f"no quarantine here has the id {act[:MIN_DIGITS]}…; see: dag-acfl trust report")
+        for each in kept:
+            if (each.act.kind, each.act.subject_id) == (ActKind.LIFT, act) and each.id in self.acts.effect.acts:
+                return self._standing(each)
+        details = {"reason": reason} if reason else {}
+        return self.propose(ActKind.LIFT, [f"act:{act}"], details=details, now_ms=now_ms)[0]
+
     def propose(
         self,
         kind: ActKind,
@@ -193,6 +240,35 @@ class Membership:
             known = ", ".join(each.signed.id[:MIN_DIGITS] for each in waiting) or "none"
             raise MembersError(f"no proposal here is called {act[:64]!r}; there are: {known}")
         return self._keep(sign_act(found[0].signed.act, self._key))
+
+    def words(self, standing: Standing) -> str:
+        """What an act has brought about; of one that is not in effect, what it would."""
+        act = standing.signed.act
+        name, url = self.name(act.subject_id), printable(act.details.get("url", "an unknown address"))
+        reason, act_id = printable(act.details.get("reason", "no reason is given")), standing.signed.id[:MIN_DIGITS]
+        known = {
+            "ADD_MEMBER": (f"{name} is a member", f"add {name} at {url}, key {act.subject_id}"),
+            "REMOVE_MEMBER": (f"{name} is no member any more", f"remove {name}"),
+            "ROTATE_MEMBER": (f"{name} has a new key", f"{name} changes to key {act.object_id}"),
+            "LIST_AUTHOR": (f"{act.subject} may publish", f"let {act.subject} publish"),
+            "UNLIST_AUTHOR": (f"{act.subject} may not publish any more", f"let {act.subject} publish no more"),
+            "QUARANTINE": (f"{act.subject} is quarantined, act {act_id}", f"quarantine {act.subject}: {reason}"),
+            "LIFT": (f"quarantine {act.subject_id[:8]} is lifted", f"lift quarantine {act.subject_id[:8]}: {reason}"),
+            "ERASE": (f"the models of {act.subject} are erased", f"erase the models of {act.subject}: {reason}"),
+            "ROTATE_AUTHOR": (f"{act.object} goes on as {act.subject}", f"let {act.object} go on as {act.subject}"),
+        }
+        done, proposed = known.get(act.kind.name, (words := f"{act.kind.name.lower()} {act.subject}", words))
+        return done if standing.is_in_effect else proposed
+
+    def standings(self) -> list[Standing]:
+        """How far every act of members has come that is kept here: those that wait for signatures, then the newest."""
+        waiting = self.acts.effect.waiting
+        ordered = sorted(
+            (each for each in self.acts.all() if each.act.kind is not ActKind.ROTATE_SELF),
+            key=lambda each: (each.id in waiting, each.act.number, each.act.created_at_ms),
+            reverse=True,
+        )
+        return [self._standing(each, waiting.get(each.id, ())) for each in ordered]
 
     def open(self) -> list[Standing]:
         """What will be in effect once enough members have signed."""
