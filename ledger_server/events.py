@@ -5,8 +5,15 @@ What is new a listener reads in the journal, at its own pace; so a notice carrie
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Final
+
+from anyio.to_thread import run_sync
+
+_TOLD: Final = 16
 
 
 class Listeners:
@@ -49,3 +56,26 @@ class Listeners:
         finally:
             with self._lock:
                 self._loops.pop(news, None)
+
+
+class News:
+    """What has come, as a text for a page: made once for all pages that listen, however many. To be used in one event
+    loop.
+
+    Args:
+        make: The text of the updates from an arrival on and before another; in a thread.
+    """
+
+    def __init__(self, make: Callable[[int, int], str]) -> None:
+        self._make = make
+        self._told: OrderedDict[tuple[int, int], asyncio.Task[str]] = OrderedDict()
+
+    async def of(self, first: int, end: int) -> str:
+        """The text of a part; raises as ``make`` does."""
+        task = self._told.get((first, end))
+        if task is None or (task.done() and (task.cancelled() or task.exception())):
+            task = asyncio.get_running_loop().create_task(run_sync(partial(self._make, first, end)))
+            self._told[first, end] = task
+            if len(self._told) > _TOLD:
+                self._told.popitem(last=False)
+        return await asyncio.shield(task)

@@ -51,7 +51,7 @@ from ledger_server import tracing
 from ledger_server.aggregates import Aggregates, Beside
 from ledger_server.alarms import RESTORED, ServerAlarms
 from ledger_server.clusters import Clusters
-from ledger_server.events import Listeners
+from ledger_server.events import Listeners, News
 from ledger_server.group_commit import GroupCommit
 from ledger_server.model_store import ModelCorruptError
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
@@ -157,6 +157,7 @@ class LedgerService(LedgerView):
         aggregates: Averages of updates.
         clusters: Who approves whom.
         windows: Parts of the journal, for pages that draw it.
+        news: Its end, for those that draw it while it grows.
         alarms: What is odd about updates.
         listeners: Woken by each arrival.
         on_published: Called with what a client published, once it is visible, in order of arrival; in any thread.
@@ -192,6 +193,7 @@ class LedgerService(LedgerView):
         self.aggregates: Aggregates = Aggregates(self)
         self.clusters: Clusters = Clusters(self)
         self.windows: Windows = Windows(self)
+        self.news: News = News(self.windows.part)
         self.selections: SelectionService = SelectionService(self, self.aggregates, self._pending, key=key)
         self._key, self._now_ms = key, now_ms
         self._quotas = quotas or Quotas()

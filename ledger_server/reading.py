@@ -254,6 +254,10 @@ class LedgerView:
             raise TransactionUnknownError(f"no transaction {transaction[:16]}… here", transaction=transaction)
         return self._view_of(stored)
 
+    def beginning_with(self, digits: str, *, limit: int) -> list[StoredTransaction]:
+        """At most ``limit`` transactions whose ids begin so, ascending by id."""
+        return [stored for stored in self.store.beginning_with(digits, limit=limit) if self._is_visible(stored)]
+
     def page(self, *, after: int, limit: int) -> list[TransactionView]:
         """Transactions in order of arrival, from the one after ``after`` on (-1: from genesis).
 

@@ -1,11 +1,12 @@
 """Parts of a journal as columns, for pages that draw it: what a part holds never changes, so it is made once.
 
 A part of at most ``MOST`` updates is whole; of a longer one every n-th update stands for the others, without parents.
+What is asked for by author, time and the like is found over the whole journal (``journal_index``).
 """
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -15,6 +16,7 @@ from fl_core.dag.figures import decode_figures
 from fl_core.errors import CursorUnknownError
 from fl_core.types import TxId
 from fl_core.wire import v1
+from ledger_server.journal_index import EVERYTHING, Axis, Filter, JournalIndex, Lanes
 from ledger_server.reading import LedgerView
 from ledger_server.store.stored import StoredTransaction
 
@@ -35,10 +37,11 @@ class Windows:
     def __init__(self, view: LedgerView) -> None:
         self._view = view
         self._lock = threading.Lock()
-        self._made: LRUCache[tuple[int, int, int], str] = LRUCache(_KEPT_BYTES, getsizeof=len)
+        self._index = JournalIndex(view)
+        self._made: LRUCache[Hashable, str] = LRUCache(_KEPT_BYTES, getsizeof=len)
         self._arrivals: LRUCache[TxId, int] = LRUCache(_ARRIVALS)
 
-    def updates(self, first: int, end: int, *, most: int = MOST) -> str:
+    def part(self, first: int, end: int, *, most: int = MOST) -> str:
         """The updates that arrived from ``first`` on and before ``end``, as the JSON of ``v1.UpdatesViewOut``.
 
         Args:
@@ -49,23 +52,98 @@ class Windows:
         Raises:
             CursorUnknownError: The part begins beyond the newest arrival.
         """
+        length, end = self._part(first, end)
+        every = -(-(end - first) // most)
+        wanted = range(first, end, every)
+        made = self._remembered((first, end, every), lambda: self._columns(first, end, wanted, every, end - first))
+        return f'{{"transactions":{length},{made[1:]}'
+
+    def only(self, asked: Filter, first: int, end: int, *, most: int = MOST) -> str | None:
+        """As ``part``, of the updates that are asked for.
+
+        Returns:
+            None: the journal is being read for the first question of its kind; ask again.
+        """
+        length, end = self._part(first, end)
+        if not self._index.read_on():
+            return None
+        found = self._index.find(first, end, asked)
+        every = max(1, -(-len(found) // most))
+        made = self._columns(first, end, found[::every].tolist(), every, len(found))
+        return f'{{"transactions":{length},{made[1:]}'
+
+    def density(
+        self,
+        first: int,
+        end: int,
+        *,
+        by: Lanes,
+        over: Axis,
+        columns: int,
+        clusters: v1.ClustersOut | None = None,
+        asked: Filter = EVERYTHING,
+    ) -> str | None:
+        """How many updates of a part are where, as the JSON of ``v1.DensityViewOut``.
+
+        Args:
+            first: As ``part`` has it.
+            end: Likewise.
+            by: What a lane is of.
+            over: What columns divide evenly, from the least to the greatest.
+            columns: How many there are at most.
+            clusters: Where lanes are of clusters: which there are.
+            asked: Which updates.
+
+        Returns, Raises:
+            As ``only``.
+        """
+        length, end = self._part(first, end)
+        if not self._index.read_on():
+            return None
+
+        def count() -> str:
+            found = self._index.find(first, end, asked)
+            divided = min(columns, end - first)
+            members = [] if clusters is None else [cluster.authors for cluster in clusters.clusters]
+            low, high, lanes, left_out = self._index.density(found, by=by, over=over, columns=divided, clusters=members)
+            return v1.DensityViewOut(
+                ledger=self._view.id,
+                transactions=length,
+                first=first,
+                end=end,
+                found=len(found),
+                low=low,
+                high=high,
+                columns=divided,
+                lanes=lanes,
+                left_out=left_out,
+            ).model_dump_json()
+
+        if asked.tainted:  # as members decide, whatever arrives
+            return count()
+        found_of = None if clusters is None else clusters.transactions
+        return self._remembered((length, first, end, by, over, columns, found_of, asked), count)
+
+    def _part(self, first: int, end: int) -> tuple[int, int]:
+        """The ledger's length, and where a part ends; raises as ``part``."""
         length = len(self._view.ledger)
         if first >= length:
             raise CursorUnknownError("the journal has no update there yet; ask for an earlier part")
-        end = max(first + 1, min(end, length))
-        every = -(-(end - first) // most)
+        return length, max(first + 1, min(end, length))
+
+    def _remembered(self, key: Hashable, make: Callable[[], str]) -> str:
         with self._lock:
-            made = self._made.get((first, end, every))
+            made = self._made.get(key)
         if made is None:
-            made = self._columns(first, end, every).model_dump_json(exclude={"transactions"})
+            made = make()
             with self._lock:
                 if len(made) <= self._made.maxsize:
-                    self._made[first, end, every] = made
-        return f'{{"transactions":{length},{made[1:]}'
+                    self._made[key] = made
+        return made
 
-    def _columns(self, first: int, end: int, every: int) -> v1.UpdatesViewOut:
-        store = self._view.store
-        rows = store.page(after=first - 1, limit=end - first) if every == 1 else store.at(range(first, end, every))
+    def _columns(self, first: int, end: int, wanted: Sequence[int], every: int, found: int) -> str:
+        store, is_whole = self._view.store, len(wanted) == end - first
+        rows = store.page(after=first - 1, limit=end - first) if is_whole else store.at(wanted)
         headers = [row.transaction.header for row in rows]
         authors, servers = _Places(), _Places()
         stated = Counter(name for header in headers for name in header.metrics)
@@ -75,6 +153,7 @@ class Windows:
             transactions=0,
             first=first,
             end=end,
+            found=found,
             every=every,
             arrivals=[row.arrival for row in rows],
             ids=[row.transaction.id for row in rows],
@@ -88,7 +167,7 @@ class Windows:
             num_examples=[header.num_examples for header in headers],
             step=[None if (step := decode_figures(row.figures).step) is None else step.norm for row in rows],
             metrics={name: [header.metrics.get(name) for header in headers] for name in names},
-        )
+        ).model_dump_json(exclude={"transactions"})
 
     def _parents(self, rows: Sequence[StoredTransaction]) -> list[list[int]]:
         """The arrivals of each update's parents, ascending; -1 of those that would be too many to look up."""

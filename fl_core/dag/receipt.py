@@ -23,6 +23,8 @@ from fl_core.errors import SignatureError
 from fl_core.types import PublicKey, TxId
 
 RECEIPT_BYTES: Final = 112
+RECEIVED_AT: Final = slice(0, 40)
+"""Where a receipt says whose it is and when the update was received: for who reads that of many."""
 _SIGNED: Final = struct.Struct(">QQ")
 _LAYOUT: Final = struct.Struct(">32sQQ64s")
 

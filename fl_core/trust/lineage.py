@@ -73,6 +73,10 @@ class Lineage:
             self._quarantined[node.id] = quarantined
         return self.taint(node.id)
 
+    def tainted(self) -> tuple[TxId, ...]:
+        """The updates that have a quarantined step in them."""
+        return tuple(self._quarantined)
+
     def taint(self, transaction: TxId) -> float:
         """The share of an update's model that descends from quarantined steps, 0 to 1.
 

@@ -42,7 +42,12 @@ EVENTS: Final = "/v1/events"
 ALARMS: Final = "/v1/alarms"
 VIEW_SOURCE: Final = "/v1/view/source"
 VIEW_UPDATES: Final = "/v1/view/updates"
+VIEW_DENSITY: Final = "/v1/view/density"
+VIEW_SEARCH: Final = "/v1/view/search"
+VIEW_EVENTS: Final = "/v1/view/events"
 VIEW_UPDATE: Final = "/v1/view/updates/{transaction}"
+STREAMS: Final = frozenset({EVENTS, VIEW_EVENTS})
+"""Answers that end when somebody leaves."""
 PROBLEM: Final = "/problems/{code}"
 SUPERVISION: Final = frozenset({"/healthz", "/readyz", "/version", "/metrics"})
 """What supervisors ask: answered however many ask for the rest, logged at debug, not traced."""
@@ -385,7 +390,8 @@ class UpdatesViewOut(Answer):
     transactions: Count = Field(description="How many the ledger has.")
     first: Count = Field(description="Arrival from which on the part goes.")
     end: Count = Field(description="Arrival before which it ends.")
-    every: Count = Field(description="1: all are here; n: each n-th, and no parents.")
+    found: Count = Field(description="How many of the part are what was asked for.")
+    every: Count = Field(description="1: all of these are here; n: each n-th, and no parents.")
     arrivals: list[int]
     ids: list[HexId]
     authors: list[Author] = Field(description="Those of the part, in the order in which they come.")
@@ -428,6 +434,46 @@ class ViewSourceOut(Answer):
     name: str = Field("", description="Of the file, or of the folder.")
     run: str = Field("", description="Folder of the run whose ledger is shown.")
     runs: list[RunViewOut] = Field([], description="Of the simulation, at most 200.")
+
+
+class LaneOut(Answer):
+    """How many updates of an author, a cluster or a server there are, column by column."""
+
+    name: str = Field(description="An author's id, a server's key, or a cluster's place in /v1/clusters; -1: none yet.")
+    updates: Count
+    start: Count = Field(description="The first column that has any.")
+    counts: list[int] = Field(description="How many that column and those behind it have, to the last that has any.")
+
+
+class DensityViewOut(Answer):
+    """How many updates there are where, for drawing more of them than there are pixels."""
+
+    ledger: HexId
+    transactions: Count = Field(description="How many the ledger has.")
+    first: Count
+    end: Count
+    found: Count = Field(description="How many of the part are what was asked for.")
+    low: int = Field(description="Where the first column begins: an arrival, a depth, or ms since 1970.")
+    high: int = Field(description="The last value of the last column.")
+    columns: Count
+    lanes: list[LaneOut] = Field(description="Those with the most updates, at most 250.")
+    left_out: Count = Field(description="How many lanes more there are.")
+
+
+class FoundUpdateOut(Answer):
+    """An update that was found."""
+
+    transaction: HexId
+    arrival: Count = Field(description="Its place in this server's order of arrival.")
+    author: Author
+
+
+class SearchViewOut(Answer):
+    """Whose id begins so, in order."""
+
+    updates: list[FoundUpdateOut]
+    authors: list[Author]
+    is_all: bool = Field(description="Whether that is all; at most 20 of each are named.")
 
 
 class StepShareOut(Answer):

@@ -1,9 +1,11 @@
-"""What pages draw of a ledger: parts of its journal as columns, and what is recorded of one update."""
+"""What pages draw of a ledger: parts of its journal as columns or counts, what is found, what is known of an update."""
 
+from dataclasses import dataclass
+from heapq import nsmallest
 from math import isnan
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from fl_core.dag.figures import decode_figures
@@ -15,14 +17,62 @@ from ledger_server.api.json_response import JsonResponse, answer
 from ledger_server.api.model_response import matches
 from ledger_server.api.serializers import alarm_out
 from ledger_server.http.access import Access, requires
+from ledger_server.http.admission import too_busy
+from ledger_server.journal_index import EVERYTHING, Axis, Filter, Lanes, begins
 from ledger_server.publishing import LedgerService
 from ledger_server.windows import MOST
 
 router: APIRouter = APIRouter(tags=["views"])
 
 _LAST = 1 << 62
+_FOUND = 20
+_KNOWN: dict[int | str, dict[str, str]] = {304: {"description": "What the client has is current."}}
 Arrival = Annotated[int, Query(ge=0, le=_LAST)]
 Most = Annotated[int, Query(ge=1, le=MOST, description="Of more updates, evenly spaced ones are shown.")]
+Columns = Annotated[int, Query(ge=1, le=1000)]
+Beginning = Annotated[str, Query(pattern="^(key:|hash:)?[0-9a-f]{0,64}$", max_length=69)]
+Digits = Annotated[str, Query(pattern="^[0-9a-f]{0,64}$", max_length=64)]
+Time = Annotated[int | None, Query(ge=0, le=_LAST, description="Milliseconds since 1970.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What updates a page asks for, among all of the journal: all that it says must hold.
+
+    Args:
+        author: How its author's id begins.
+        cluster: A place among those of ``/v1/clusters``.
+        server: How the key of the server begins that it was published to.
+        since: When it was received, or later.
+        until: It was received before that.
+        tips: Nobody names it as a parent yet.
+        tainted: It has a quarantined step in it.
+    """
+
+    author: Beginning = ""
+    cluster: Annotated[int | None, Query(ge=0, le=_LAST)] = None
+    server: Digits = ""
+    since: Time = None
+    until: Time = None
+    tips: bool = False
+    tainted: bool = False
+
+    def filter(self, service: LedgerService) -> Filter:
+        """The same by authors instead of a cluster's place, which another update may change."""
+        authors = None
+        if self.cluster is not None:
+            clusters = _clusters(service).clusters
+            authors = frozenset(clusters[self.cluster].authors if self.cluster < len(clusters) else ())
+        return Filter(self.author, authors, self.server, self.since, self.until, self.tips, self.tainted)
+
+
+def _clusters(service: LedgerService) -> v1.ClustersOut:
+    if (found := service.clusters.lately()) is None:
+        raise too_busy()
+    return found
+
+
+AskedDep = Annotated[Asked, Depends()]
 
 
 @router.get(v1.VIEW_SOURCE, response_model=v1.ViewSourceOut, summary="What the console shows, and which page it is")
@@ -35,20 +85,84 @@ def get_source(request: Request) -> Response:
 @router.get(
     v1.VIEW_UPDATES,
     response_model=v1.UpdatesViewOut,
-    responses={304: {"description": "What the client has is current."}, **problems(410)},
+    responses={**_KNOWN, **problems(410)},
     summary="A part of the journal, for drawing",
 )
 @requires(Access.READ)
 def get_updates(
-    request: Request, service: ServiceDep, first: Arrival = 0, end: Arrival = _LAST, most: Most = MOST
+    request: Request,
+    service: ServiceDep,
+    asked: AskedDep,
+    *,
+    first: Arrival = 0,
+    end: Arrival = _LAST,
+    most: Most = MOST,
 ) -> Response:
-    """Updates in order of arrival, from ``first`` on and before ``end``, in columns."""
+    """Updates in order of arrival, from ``first`` on and before ``end``, in columns: all, or those asked for."""
+    only = asked.filter(service)
+    if only != EVERYTHING:
+        return _unless_busy(service.windows.only(only, first, end, most=most))
     length = len(service.ledger)
     tag = f'W/"{service.epoch[:16]}-{length}-{first}-{min(end, length)}-{most}"'
     headers = {"etag": tag, "cache-control": "no-cache"}
     if matches(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
-    return JsonResponse(service.windows.updates(first, end, most=most), headers=headers)
+    return JsonResponse(service.windows.part(first, end, most=most), headers=headers)
+
+
+@router.get(
+    v1.VIEW_DENSITY,
+    response_model=v1.DensityViewOut,
+    responses=problems(410),
+    summary="How many updates there are where, for drawing",
+)
+@requires(Access.READ)
+def get_density(
+    service: ServiceDep,
+    asked: AskedDep,
+    *,
+    by: Lanes = "author",
+    over: Axis = "order",
+    first: Arrival = 0,
+    end: Arrival = _LAST,
+    columns: Columns = 300,
+) -> Response:
+    """Counts by author, cluster or server, over order, depth or time, of more updates than can be drawn one by one."""
+    clusters = _clusters(service) if by == "cluster" else None
+    only = asked.filter(service)
+    return _unless_busy(
+        service.windows.density(first, end, by=by, over=over, columns=columns, clusters=clusters, asked=only)
+    )
+
+
+def _unless_busy(made: str | None) -> Response:
+    if made is None:
+        raise too_busy()
+    return JsonResponse(made)
+
+
+@router.get(
+    v1.VIEW_SEARCH,
+    response_model=v1.SearchViewOut,
+    summary="Updates and authors by the beginning of their ids",
+)
+@requires(Access.READ)
+def search(
+    service: ServiceDep, text: Annotated[str, Query(pattern="^(key:|hash:)?[0-9a-f]{1,64}$", max_length=69)]
+) -> Response:
+    """Of the whole ledger, in order: at most 20 updates, and 20 authors."""
+    updates = [] if ":" in text else service.beginning_with(text, limit=_FOUND + 1)
+    with service.lock:
+        nodes = service.node.graph.newest_nodes()
+        authors = nsmallest(_FOUND + 1, (node.author for node in nodes if begins(node.author, text)))
+    found = [
+        v1.FoundUpdateOut(
+            transaction=stored.transaction.id, arrival=stored.arrival, author=stored.transaction.header.author
+        )
+        for stored in updates[:_FOUND]
+    ]
+    is_all = max(len(updates), len(authors)) <= _FOUND
+    return answer(v1.SearchViewOut(updates=found, authors=[*authors[:_FOUND]], is_all=is_all))
 
 
 @router.get(

@@ -109,9 +109,9 @@ export class Ledger {
     }
     if (signal.aborted || !this.source.ledger) return;
     let isFirst = true;
-    void follow("/v1/events", {
+    void follow("/v1/view/events", {
       signal,
-      onEvent: (kind, data, id) => this.heard(kind, data, id),
+      onEvent: (kind, data) => kind === "updates" && this.heard(data),
       onHeard: () => void (this.heardAt = Date.now()),
       onLost: () => void this.forget(),
       onState: (state, why) => {
@@ -223,25 +223,10 @@ export class Ledger {
     this.changed();
   }
 
-  /** @param {string} kind @param {any} data @param {string} id */
-  heard(kind, data, id) {
+  /** @param {any} page Updates that have come. */
+  heard(page) {
     this.heardAt = Date.now();
-    if (kind === "transaction") {
-      const arrival = Number(id.split("-").pop());
-      this.length = Math.max(this.length, arrival + 1);
-      this.add({
-        arrival,
-        id: data.id,
-        author: data.author,
-        server: data.receipt.issuer,
-        parents: data.parents.map((/** @type {string} */ each) => this.arrivals.get(each) ?? -1),
-        depth: data.depth,
-        at: data.receipt.received_at_ms,
-        examples: data.num_examples,
-        step: null,
-        metrics: data.metrics,
-      });
-    }
+    this.take(page);
     this.refresh ||= window.setTimeout(() => {
       this.refresh = 0;
       if (document.hidden) return; // asked again by the next event
@@ -252,14 +237,13 @@ export class Ledger {
 
   /** @param {Update} update */
   add(update) {
+    if (!this.updates.has(update.arrival))
+      for (const parent of update.parents) {
+        const children = this.children.get(parent);
+        if (children) children.push(update.arrival);
+        else if (parent >= 0) this.children.set(parent, [update.arrival]);
+      }
     this.arrivals.set(update.id, update.arrival);
-    const known = this.updates.get(update.arrival)?.parents ?? []; // an event may not know all of them
-    for (const parent of update.parents) {
-      if (known.includes(parent)) continue;
-      const children = this.children.get(parent);
-      if (children) children.push(update.arrival);
-      else this.children.set(parent, [update.arrival]);
-    }
     this.updates.set(update.arrival, update);
     if (this.updates.size > MOST + PART) this.letGo(update.arrival);
   }
@@ -284,21 +268,7 @@ export class Ledger {
       void this.start();
       throw new Error("another ledger is served here now");
     }
-    const names = Object.keys(page.metrics);
-    const found = page.arrivals.map((/** @type {number} */ arrival, /** @type {number} */ row) => ({
-      arrival,
-      id: page.ids[row],
-      author: page.authors[page.author[row]],
-      server: page.servers[page.server[row]],
-      parents: page.parents[row],
-      depth: page.depth[row],
-      at: page.received_at_ms[row],
-      examples: page.num_examples[row],
-      step: page.step[row],
-      metrics: Object.fromEntries(
-        names.filter((name) => page.metrics[name][row] !== null).map((name) => [name, page.metrics[name][row]]),
-      ),
-    }));
+    const found = updatesOf(page);
     this.length = Math.max(this.length, page.transactions);
     if (page.every === 1) for (const update of found) this.add(update);
     this.changed();
@@ -323,6 +293,16 @@ export class Ledger {
   list() {
     const until = this.until ?? Infinity;
     return [...this.updates.values()].filter((each) => each.arrival < until).sort((a, b) => a.arrival - b.arrival);
+  }
+
+  /** Those of a part that are here, in order. @param {number} first @param {number} end @returns {Update[]} */
+  between(first, end) {
+    const found = [];
+    for (let arrival = first; arrival < end; arrival += 1) {
+      const update = this.updates.get(arrival);
+      if (update) found.push(update);
+    }
+    return found;
   }
 
   /** Where the shown ledger ends. */
@@ -360,4 +340,23 @@ export class Ledger {
     }
     return found;
   }
+}
+
+/** @param {any} page As /v1/view/updates answers. @returns {Update[]} */
+function updatesOf(page) {
+  const names = Object.keys(page.metrics);
+  return page.arrivals.map((/** @type {number} */ arrival, /** @type {number} */ row) => ({
+    arrival,
+    id: page.ids[row],
+    author: page.authors[page.author[row]],
+    server: page.servers[page.server[row]],
+    parents: page.parents[row],
+    depth: page.depth[row],
+    at: page.received_at_ms[row],
+    examples: page.num_examples[row],
+    step: page.step[row],
+    metrics: Object.fromEntries(
+      names.filter((name) => page.metrics[name][row] !== null).map((name) => [name, page.metrics[name][row]]),
+    ),
+  }));
 }

@@ -2,6 +2,7 @@
 import { html, render, useEffect, useReducer, useState } from "./vendor/htm-3.1.1/preact.js";
 import { here } from "./address.js";
 import { token } from "./api.js";
+import { Find } from "./find.js";
 import { Ledger } from "./ledger.js";
 import { count, since, time } from "./words.js";
 import { Overview } from "./views/overview.js";
@@ -112,25 +113,6 @@ function State() {
     token: "a token is needed",
   };
   return html`<span class=${`state ${ledger.state}`} role="status" title=${ledger.trouble?.message ?? ""}>${words[ledger.state]}</span>`;
-}
-
-/** Opens an update by the beginning of its id, or the updates of an author. */
-function Find() {
-  const [missing, setMissing] = useState(false);
-  const find = (/** @type {any} */ event) => {
-    event.preventDefault();
-    const text = new FormData(event.target).get("text")?.toString().trim().toLowerCase() ?? "";
-    if (!text) return;
-    const author = ledger.clients.find((each) => each.author.startsWith(text) || each.author.split(":")[1].startsWith(text));
-    const update = /^[0-9a-f]{64}$/.test(text) ? text : [...ledger.arrivals.keys()].find((id) => id.startsWith(text));
-    setMissing(!author && !update);
-    if (update) location.hash = `#/updates/${update}`;
-    else if (author) location.hash = `#/clients/${encodeURIComponent(author.author)}`;
-  };
-  return html`<form onSubmit=${find} role="search">
-    <input name="text" placeholder="update or client" aria-label="Beginning of an update's id, or of a client's" size="18" onInput=${() => setMissing(false)} />
-    ${missing && html`<span class="bad" role="alert"> not here</span>`}
-  </form>`;
 }
 
 function Theme() {

@@ -13,7 +13,7 @@ Whether a signature verifies is decided in ``http.peer_signature``, which token 
 """
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial, wraps
@@ -22,6 +22,7 @@ from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.types import Scope
 
@@ -159,6 +160,13 @@ def update_of(scope: Scope) -> Mapping[str, str]:
     return update if isinstance(update, dict) else {}
 
 
+def _query_names(of: Dependant) -> Iterator[str]:
+    """The names of a route's query parameters, those of what it depends on included."""
+    yield from (field.alias for field in of.query_params)
+    for each in of.dependencies:
+        yield from _query_names(each)
+
+
 @dataclass(frozen=True, slots=True)
 class _Rule:
     """What one route asks."""
@@ -199,7 +207,7 @@ class RequestGuard:
             route.endpoint: _Rule(
                 access_of(route),
                 _scope_required(access_of(route), server.settings.needs_token_for),
-                frozenset(field.alias for field in route.dependant.query_params),
+                frozenset(_query_names(route.dependant)),
             )
             for route in routes
         }

@@ -70,13 +70,13 @@ class Admission:
             counted.give_back(caller)
 
     def _counted(self, path: str) -> tuple[Shares, ...]:
-        kind = {v1.SELECTIONS: self._questions, v1.EVENTS: self._streams}.get(path)
+        kind = self._questions if path == v1.SELECTIONS else self._streams if path in v1.STREAMS else None
         return (self.requests,) if kind is None else (self.requests, kind)
 
     def refusal(self, method: str, path: str, caller: str, *, is_counted: bool) -> Problem | None:
         """Why a request, counted among those in progress or not yet, may not come in; None lets it in."""
         more = 0 if is_counted else 1
-        if self.requests.excess(caller, more) > 0 or (path == v1.EVENTS and self._streams.excess(caller, more) > 0):
+        if self.requests.excess(caller, more) > 0 or (path in v1.STREAMS and self._streams.excess(caller, more) > 0):
             return too_busy()
         streams = self._streams.total  # they are not at work
         work, room = self.requests.total - streams + more, self._room - streams

@@ -31,8 +31,11 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 from cachetools import LRUCache
 from sqlalchemy import (
     BigInteger,
+    Column,
     Connection,
     Executable,
+    Function,
+    LargeBinary,
     bindparam,
     delete,
     exists,
@@ -46,7 +49,8 @@ from sqlalchemy import (
 
 from fl_core.dag.acts import SignedAct
 from fl_core.dag.genesis import parse_genesis
-from fl_core.dag.transaction import Transaction
+from fl_core.dag.receipt import RECEIVED_AT
+from fl_core.dag.transaction import AUTHOR_AT, Transaction
 from fl_core.errors import ModelMalformedError
 from fl_core.models import Buffer, ModelLayout
 from fl_core.step_coding import CODED_HEAD_BYTES, LEAST_BYTES, base_of, decode_step, is_coded
@@ -82,6 +86,11 @@ _UNPACKED_BYTES: Final = 64 << 20
 _IDS_PER_QUERY: Final = 10_000
 _NONE: Final[Mapping[Digest, Sequence[TxId]]] = MappingProxyType({})
 
+
+def _part(column: Column[bytes], where: slice) -> Function[bytes]:
+    return func.substr(column, where.start + 1, where.stop - where.start, type_=LargeBinary)
+
+
 # Statements are built once: SQLAlchemy then finds their SQL by identity instead of compiling it.
 _LENGTH = select(func.coalesce(func.max(transactions.c.arrival) + 1, 0))
 _POSITION = select(
@@ -108,6 +117,12 @@ _AT = (
 _ARRIVALS = select(transactions.c.id, transactions.c.arrival).where(
     transactions.c.id.in_(bindparam("ids", expanding=True))
 )
+_BEGINNING = (
+    select(*STORED)
+    .where(transactions.c.id.between(bindparam("low", type_=HexBytes), bindparam("high", type_=HexBytes)))
+    .order_by(transactions.c.id)
+    .limit(bindparam("limit"))
+)
 _place = tuple_(transactions.c.depth, transactions.c.id)
 _ITEMS = (
     select(transactions.c.depth, transactions.c.id)
@@ -116,6 +131,12 @@ _ITEMS = (
         _place <= tuple_(bindparam("depth", type_=BigInteger), bindparam("last", type_=HexBytes)),
     )
     .order_by(transactions.c.depth, transactions.c.id)
+)
+_WHO = (
+    select(_part(transactions.c.header, AUTHOR_AT), _part(transactions.c.receipt, RECEIVED_AT), transactions.c.depth)
+    .where(transactions.c.arrival > bindparam("after"))
+    .order_by(transactions.c.arrival)
+    .limit(bindparam("limit"))
 )
 _BY_IDS = select(*STORED).where(transactions.c.id.in_(bindparam("ids", expanding=True)))
 _CARRYING = select(*STORED).where(transactions.c.model_digest.in_(bindparam("digests", expanding=True)))
@@ -384,6 +405,22 @@ class Store:
         with self.database.reading() as connection:
             rows = connection.execute(_AT, {"arrivals": [*arrivals]}).all()
         return [stored_of(row) for row in rows]
+
+    def beginning_with(self, digits: str, *, limit: int) -> list[StoredTransaction]:
+        """At most ``limit`` transactions whose ids begin with these hexadecimal digits, ascending."""
+        asked = {"low": digits.ljust(64, "0"), "high": digits.ljust(64, "f"), "limit": limit}
+        with self.database.reading() as connection:
+            rows = connection.execute(_BEGINNING, asked).all()
+        return [stored_of(row) for row in rows]
+
+    def who(self, *, after: int, limit: int) -> list[tuple[bytes, bytes, int]]:
+        """Of at most ``limit`` transactions beyond ``after``, in order, what can be read of a million of them.
+
+        Returns:
+            Of each the author (``AUTHOR_AT``), the server and the time (``RECEIVED_AT``), and the depth.
+        """
+        with self.database.reading() as connection:
+            return [tuple(row) for row in connection.execute(_WHO, {"after": after, "limit": limit})]
 
     def arrivals(self, ids: Sequence[TxId]) -> dict[TxId, int]:
         """The arrivals of transactions, by id; those that are not here are left out."""

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -179,3 +180,126 @@ def test_of_genesis_there_is_no_step(server: Server) -> None:
 
 def test_an_update_that_is_not_here_is_not_found(server: Server) -> None:
     assert server.get(v1.path(v1.VIEW_UPDATE, transaction="0" * 64)).status_code == 404
+
+
+def crowd(server: Server, authors: int, each: int) -> list[list[str]]:
+    """The ids of some authors' updates, an author a list; they publish in turn, each upon its own newest."""
+    found: list[list[str]] = [[] for _ in range(authors)]
+    for turn in range(each):
+        for author, ids in enumerate(found):
+            update = server.publish(
+                parents=ids[-1:] or [server.ledger_id], model=model(10 * turn + author), secret=f"{author:02x}" * 32
+            )
+            ids.append(update["id"])
+    return found
+
+
+def ids_of(asked: Server, *, issuer: str = "", **query: object) -> list[str]:
+    answer = asked.client.get(v1.VIEW_UPDATES, params={**query, "server": issuer})
+    assert answer.status_code == 200, answer.text
+    return v1.UpdatesViewOut.model_validate_json(answer.content).ids
+
+
+def densities(server: Server, **query: object) -> v1.DensityViewOut:
+    answer = server.client.get(v1.VIEW_DENSITY, params=query)
+    assert answer.status_code == 200, answer.text
+    return v1.DensityViewOut.model_validate_json(answer.content)
+
+
+def test_updates_are_found_over_the_whole_journal_by_what_is_said_of_them(server: Server) -> None:
+    first, second, third = crowd(server, 3, 3)
+    author = server.get(v1.path(v1.TRANSACTION, transaction=second[0])).json()["author"]
+    bare = author.partition(":")[2]
+    assert ids_of(server, author=author) == ids_of(server, author=bare[:20]) == second
+    assert ids_of(server, tips=True) == [first[-1], second[-1], third[-1]]
+    assert ids_of(server, author=author, tips=True) == second[-1:]
+    assert ids_of(server, author=author, end=6) == second[:2], "of the first six, genesis included"
+    assert ids_of(server, author="ff" * 32) == []
+    receipt = server.get(v1.path(v1.TRANSACTION, transaction=third[1])).json()["receipt"]
+    at, issuer = receipt["received_at_ms"], receipt["issuer"]
+    everybody = [id_ for turn in zip(first, second, third, strict=True) for id_ in turn]
+    assert ids_of(server, issuer=issuer[:8], since=at) == everybody, "all at the tests' time, after genesis"
+    assert ids_of(server, until=at) == [server.ledger_id]
+    assert ids_of(server, issuer="00" * 8) == ids_of(server, since=at + 1) == []
+
+
+def test_of_many_that_are_found_evenly_spaced_ones_are_shown(server: Server) -> None:
+    (own, _) = crowd(server, 2, 5)
+    author = server.get(v1.path(v1.TRANSACTION, transaction=own[0])).json()["author"]
+    answer = server.client.get(v1.VIEW_UPDATES, params={"author": author, "most": 3})
+    part = v1.UpdatesViewOut.model_validate_json(answer.content)
+    assert (part.found, part.every, part.ids) == (5, 2, own[::2])
+
+
+def test_what_is_new_is_found_at_once(server: Server) -> None:
+    (own,) = crowd(server, 1, 1)
+    assert ids_of(server, tips=True) == own
+    update = server.publish(parents=own, model=model(7), secret="00" * 32)
+    assert ids_of(server, tips=True) == [update["id"]]
+    assert densities(server).found == 3
+
+
+def test_updates_of_a_cluster_are_found_by_its_place(server: Server) -> None:
+    crowd(server, 2, 3)
+    clusters = server.get(v1.CLUSTERS).json()["clusters"]
+    for place, cluster in enumerate(clusters):
+        answer = server.client.get(v1.VIEW_UPDATES, params={"cluster": place})
+        part = v1.UpdatesViewOut.model_validate_json(answer.content)
+        assert sorted(part.authors) == sorted(cluster["authors"])
+    assert ids_of(server, cluster=99) == []
+
+
+def test_a_density_counts_every_update_once(server: Server) -> None:
+    crowd(server, 3, 4)
+    for over in ("order", "depth", "time"):
+        found = densities(server, over=over, columns=5)
+        assert found.found == found.transactions == 13
+        assert sum(sum(lane.counts) for lane in found.lanes) == 13
+        assert all(lane.start + len(lane.counts) <= found.columns for lane in found.lanes)
+    by_author = densities(server, by="author", columns=13)
+    assert sorted(lane.updates for lane in by_author.lanes) == [1, 4, 4, 4]
+    every_third = {lane.start: lane.counts for lane in by_author.lanes if lane.updates == 4}
+    assert every_third == {start: [1, 0, 0, 1, 0, 0, 1, 0, 0, 1] for start in (1, 2, 3)}
+    (only,) = densities(server, by="server", columns=2).lanes
+    assert (only.updates, only.start, only.counts) == (13, 0, [7, 6])
+    assert {lane.name for lane in densities(server, by="cluster").lanes} >= {"-1", "0"}
+
+
+def test_a_density_of_what_is_found_nowhere_is_empty(server: Server) -> None:
+    found = densities(server, author="ab" * 32)
+    assert (found.found, found.lanes) == (0, [])
+
+
+def test_an_id_is_found_by_its_beginning(server: Server) -> None:
+    ids = [server.ledger_id, *(id_ for own in crowd(server, 2, 3) for id_ in own)]
+    for id_ in ids:
+        for digits in (3, 9, 64):  # an odd number of digits, too
+            found = server.client.get(v1.VIEW_SEARCH, params={"text": id_[:digits]}).json()
+            assert [each["transaction"] for each in found["updates"]] == sorted(
+                each for each in ids if each.startswith(id_[:digits])
+            )
+    author = server.get(v1.path(v1.TRANSACTION, transaction=ids[1])).json()["author"]
+    for text in (author, author.partition(":")[2][:16]):
+        assert server.client.get(v1.VIEW_SEARCH, params={"text": text}).json()["authors"] == [author]
+
+
+def test_at_most_twenty_are_named_and_the_answer_says_that_there_are_more(small: Server) -> None:
+    ids = grown(small, 320)
+    digit, count = Counter(id_[0] for id_ in ids).most_common(1)[0]
+    assert count > 20, "of 321 ids"
+    found = small.client.get(v1.VIEW_SEARCH, params={"text": digit}).json()
+    assert [each["transaction"] for each in found["updates"]] == sorted(id_ for id_ in ids if id_[0] == digit)[:20]
+    assert not found["is_all"]
+
+
+@pytest.mark.parametrize("text", ["", "g", "A1", "%", "key:", "key:xyz", "0" * 65, "../"])
+def test_only_hexadecimal_digits_are_searched_for(server: Server, text: str) -> None:
+    assert server.client.get(v1.VIEW_SEARCH, params={"text": text}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "query",
+    [{"author": "x"}, {"server": "g"}, {"since": -1}, {"tips": "maybe"}, {"cluster": -1}, {"by": "x"}, {"columns": 0}],
+)
+def test_what_cannot_be_asked_for_is_refused(server: Server, query: dict[str, object]) -> None:
+    assert server.client.get(v1.VIEW_DENSITY, params=query).status_code == 422

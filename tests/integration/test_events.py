@@ -30,9 +30,9 @@ class Listener:
 
     opened: ClassVar[list["Listener"]] = []
 
-    def __init__(self, live: Live, *, after: str | None = None) -> None:
+    def __init__(self, live: Live, *, after: str | None = None, path: str = v1.EVENTS) -> None:
         self._connection = http.client.HTTPConnection(live.host, live.port, timeout=WAIT_S)
-        self._connection.request("GET", v1.EVENTS, headers={} if after is None else {"Last-Event-ID": after})
+        self._connection.request("GET", path, headers={} if after is None else {"Last-Event-ID": after})
         self._response = self._connection.getresponse()
         self.opened.append(self)
         self.alarms: list[dict[str, Any]] = []
@@ -70,6 +70,18 @@ class Listener:
         found = [self.next() for _ in range(count)]
         assert None not in found, "the stream ended too early"
         return [each[0] for each in found if each], [each[1]["id"] for each in found if each]
+
+    def columns(self, count: int) -> tuple[list[str], list[v1.UpdatesViewOut]]:
+        """Cursors and contents of the next events for pages, until they have so many updates."""
+        cursors: list[str] = []
+        parts: list[v1.UpdatesViewOut] = []
+        while sum(len(part.ids) for part in parts) < count:
+            fields = self._block()
+            assert fields is not None, "the stream ended too early"
+            assert fields["event"] == "updates"
+            cursors.append(fields["id"])
+            parts.append(v1.UpdatesViewOut.model_validate_json(fields["data"]))
+        return cursors, parts
 
     def close(self) -> None:
         self._response.close()
@@ -280,3 +292,26 @@ def test_listeners_leave_room_for_other_requests_and_listeners(sqlite_url: str, 
         listeners.pop().close()
         eventually(lambda: len(service.listeners) == 1)
         assert Listener(live).status == 200
+
+
+def test_pages_are_told_of_many_updates_at_once_in_order_and_go_on_where_they_stopped(
+    running: tuple[Live, LedgerService],
+) -> None:
+    live, service = running
+    one, other = (Listener(live, path=v1.VIEW_EVENTS) for _ in range(2))
+    published = publish(service, 200)
+    cursors, parts = one.columns(200)
+    assert [id_ for part in parts for id_ in part.ids] == published
+    assert len(parts) < 100, "some at a time"
+    assert parts[0].arrivals[0] == 1
+    assert parts[-1].parents[-1] == [0], "as /v1/view/updates has it"
+    assert [id_ for part in other.columns(200)[1] for id_ in part.ids] == published
+    again = Listener(live, path=v1.VIEW_EVENTS, after=cursors[0])
+    missed = published[len(parts[0].ids) :] + publish(service, 3)
+    assert [id_ for part in again.columns(len(missed))[1] for id_ in part.ids] == missed
+
+
+def test_a_page_with_a_cursor_of_another_journal_is_told_to_begin_anew(running: tuple[Live, LedgerService]) -> None:
+    live, _ = running
+    refused = Listener(live, path=v1.VIEW_EVENTS, after="0123456789abcdef-0")
+    assert (refused.status, refused.problem()["type"]) == (410, "/problems/cursor-unknown")

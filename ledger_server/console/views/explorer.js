@@ -1,8 +1,11 @@
-/** The DAG: each update a dot, its client a lane, and a line to each update that it was averaged from. */
+/** The DAG: each update a dot, its client a lane, and a line to each update that it was averaged from; many as a density. */
 import { html, useEffect, useRef, useState } from "../vendor/htm-3.1.1/preact.js";
 import { filter } from "../address.js";
+import { getJson } from "../api.js";
 import { Link } from "../parts.js";
 import { authorName, brief, colour, count, number, time } from "../words.js";
+import { Counts, drawDensity, lanesOf } from "./density.js";
+import { asked, Filters } from "./filters.js";
 import { Updates } from "./overview.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
@@ -13,6 +16,11 @@ const TOP = 14;
 const BOTTOM = 26;
 const MOST_LINES = 20_000;
 const SHOWN_AT_FIRST = 300;
+const WHOLE = 4000; // of more, how many there are where is drawn
+const COLUMN = 4; // pixels, of those
+const REST_MS = 250; // between questions to the server,
+const LIVE_REST_MS = 2000; // and while updates come, each of which makes another question of it
+const LIVE_REST = 20; // or so many times as long as the answer took
 const AXES = { order: "order of arrival", depth: "depth", time: "time" };
 const LANES = { client: "client", cluster: "cluster", server: "server" };
 
@@ -22,7 +30,10 @@ const LANES = { client: "client", cluster: "cluster", server: "server" };
  * @property {{key: string, name: string, place: number}[]} lanes With the colour's place.
  * @property {Map<number, [number, number]>} at Of updates, pixels.
  * @property {number} height
+ * @property {number} lot Pixels of a lane.
  */
+
+/** @typedef {{updates: Update[], density: any, trouble: string}} Found */
 
 /** @param {{ledger: Ledger, filters: URLSearchParams}} properties */
 export function Explorer({ ledger, filters }) {
@@ -30,35 +41,36 @@ export function Explorer({ ledger, filters }) {
   const scene = useRef(/** @type {Scene | null} */ (null));
   const [over, setOver] = useState(/** @type {Update | null} */ (null));
   const [spot, setSpot] = useState([0, 0]);
-  const [sample, setSample] = useState(/** @type {{updates: Update[], every: number, key: string}} */ ({ updates: [], every: 1, key: "" }));
   const drag = useRef(/** @type {{x: number, first: number, end: number, moved: boolean} | null} */ (null));
 
   const axis = filters.get("x") ?? "order";
   const lane = filters.get("lane") ?? "client";
   const isFollowing = !filters.has("end") || filters.get("end") === "";
   const end = Math.min(isFollowing ? ledger.end : Number(filters.get("end")), ledger.end);
-  const span = Math.max(10, Number(filters.get("span") ?? Math.min(SHOWN_AT_FIRST, Math.max(10, ledger.end))));
+  const isThen = ledger.until !== null;
+  const only = asked(filters, isThen);
+  const isTipsThen = isThen && filters.get("tips") === "1"; // of which only the page knows, of what it holds
+  const usual = only ? ledger.end : Math.min(SHOWN_AT_FIRST, Math.max(10, ledger.end));
+  const span = Math.max(10, Number(filters.get("span") ?? usual));
   const first = Math.max(0, end - span);
   const chosen = filters.get("update") ? ledger.arrivals.get(/** @type {string} */ (filters.get("update"))) : undefined;
-  const isWhole = end - first <= 4000;
+  const isHeld = !only && end - first <= WHOLE;
+  const how = `&by=${lane === "client" ? "author" : lane}&over=${axis}`;
+  const found = useFound(ledger, isHeld ? null : { part: `first=${first}&end=${end}${only}`, how, isMany: !only, live: isFollowing ? `${span}${only}${how}` : "" });
+  const density = isHeld ? null : found.density;
 
   useEffect(() => {
-    if (!isWhole) {
-      const key = `${first}-${end - (end % Math.ceil(span / 50))}`;
-      if (key === sample.key) return;
-      void ledger.part(first, end).then((updates) => setSample({ updates, every: Math.ceil((end - first) / 1000), key })).catch(() => {});
-      return;
-    }
+    if (!isHeld) return;
     for (let part = first - (first % 1000); part < end; part += 1000) {
       const [from, to] = [Math.max(first, part), Math.min(part + 1000, end)];
       let missing = false;
       for (let arrival = from; arrival < to && !missing; arrival += 1) missing = !ledger.updates.has(arrival);
       if (missing) void ledger.part(part, part + 1000).catch(() => {});
     }
-  }, [first, end, isWhole]);
+  }, [first, end, isHeld]);
 
-  const shown = (isWhole ? ledger.list() : sample.updates).filter(
-    (each) => each.arrival >= first && each.arrival < end && matches(each, ledger, filters),
+  const shown = (isHeld ? ledger.between(first, end) : found.updates).filter(
+    (each) => each.arrival < end && (!isTipsThen || !ledger.children.get(each.arrival)?.some((other) => other < ledger.end)),
   );
   const past = chosen === undefined ? null : ledger.lineage(chosen, "past");
   const future = chosen === undefined ? null : ledger.lineage(chosen, "future");
@@ -67,8 +79,10 @@ export function Explorer({ ledger, filters }) {
     const held = canvas.current;
     if (!held) return undefined;
     const paint = () => {
-      scene.current = arrange(ledger, shown, held.clientWidth, { axis, lane, first, end });
-      draw(held, ledger, scene.current, { chosen, past, future, over: over?.arrival, isWhole });
+      scene.current = density
+        ? sceneOf(lanesOf(density, ledger, lane))
+        : arrange(ledger, shown, held.clientWidth, { axis, lane, first, end });
+      draw(held, ledger, scene.current, { chosen, past, future, over: over?.arrival, density, axis });
     };
     paint();
     const fit = new ResizeObserver(paint);
@@ -100,6 +114,12 @@ export function Explorer({ ledger, filters }) {
       if (far < distance) [best, distance] = [update, far];
     }
     return { best, x, y, width: box.width };
+  };
+  /** Of a density, half of what is shown around a place. @param {any} event */
+  const closer = (event) => {
+    const box = event.target.getBoundingClientRect();
+    const share = Math.min(1, Math.max(0, (event.clientX - box.left - LEFT) / (box.width - LEFT - 16)));
+    show(first + share * span + span / 8, span / 4);
   };
   const moved = (/** @type {any} */ event) => {
     if (drag.current) {
@@ -148,9 +168,8 @@ export function Explorer({ ledger, filters }) {
         <button type="button" onClick=${() => show(ledger.end, ledger.end)}>All</button>
       </span>
       <button type="button" aria-pressed=${isFollowing} onClick=${follow}>${isFollowing ? "Following" : "Paused"}</button>
-      <label>Client <input size="12" value=${filters.get("author") ?? ""} placeholder="key:…" onChange=${(/** @type {any} */ event) => filter({ author: event.target.value.trim() })} /></label>
-      <label><input type="checkbox" checked=${filters.get("tips") === "1"} onChange=${(/** @type {any} */ event) => filter({ tips: event.target.checked ? "1" : "" })} /> tips only</label>
     </div>
+    <${Filters} ledger=${ledger} filters=${filters} />
     <div class="drawing">
       <canvas ref=${canvas} tabindex="0" role="application" aria-label="The updates as a graph. Left and right move, plus and minus zoom, n and p go through the updates, Enter opens one; the table below has the same."
         onPointerMove=${moved} onPointerLeave=${() => setOver(null)} onKeyDown=${key}
@@ -161,7 +180,9 @@ export function Explorer({ ledger, filters }) {
         onPointerUp=${(/** @type {any} */ event) => {
           const wasDragged = drag.current?.moved;
           drag.current = null;
-          if (!wasDragged) choose(nearest(event).best);
+          if (wasDragged) return;
+          if (!density) choose(nearest(event).best);
+          else if (axis === "order") closer(event);
         }}
         onDblClick=${(/** @type {any} */ event) => {
           const { best } = nearest(event);
@@ -174,15 +195,76 @@ export function Explorer({ ledger, filters }) {
         }}></canvas>
       ${over && html`<${Tip} ledger=${ledger} update=${over} spot=${spot} />`}
     </div>
+    ${found.trouble && !isHeld && html`<p class="bad" role="alert">${found.trouble}</p>`}
     <p class="quiet">
-      ${count(shown.length)} updates${isWhole ? "" : ` shown, every ${count(sample.every)}th of ${count(end - first)}; zoom in for the lines between them`}.
-      ${isWhole && lines > MOST_LINES ? " More lines than can be told apart: choose an update to see its own." : ""}
-      ${chosen !== undefined
-        ? html` Chosen: <${Link} id=${filters.get("update")} />, which descends from ${count((past?.size ?? 1) - 1)} of them and went into ${count((future?.size ?? 1) - 1)}.`
-        : " A line leads from each update to those that its training began from. Click one to see what it descends from, and who built on it."}
+      ${density
+        ? html`${count(density.found)} updates, in ${count(density.columns)} columns: the darker, the more. ${axis === "order" ? "Click where there is something to see, or zoom in, until updates are dots." : "Zoom in until they are dots."}`
+        : html`${count(shown.length)} updates${only ? ` of ${count(end - first)}` : ""}.
+            ${lines > MOST_LINES ? " More lines than can be told apart: choose an update to see its own." : ""}
+            ${chosen !== undefined
+              ? html` Chosen: <${Link} id=${filters.get("update")} />, which descends from ${count((past?.size ?? 1) - 1)} of them and went into ${count((future?.size ?? 1) - 1)}.`
+              : " A line leads from each update to those that its training began from. Click one to see what it descends from, and who built on it."}`}
     </p>
     <h2>The same as a table</h2>
-    <${Updates} ledger=${ledger} updates=${shown.slice().reverse()} name="updates" caption="Newest first." marked=${(/** @type {number} */ row) => shown[shown.length - 1 - row]?.arrival === chosen} />`;
+    ${density
+      ? html`<${Counts} lanes=${lanesOf(density, ledger, lane)} found=${density.found} leftOut=${density.left_out} by=${lane} />`
+      : html`<${Updates} ledger=${ledger} updates=${shown.slice().reverse()} name="updates" caption="Newest first." marked=${(/** @type {number} */ row) => shown[shown.length - 1 - row]?.arrival === chosen} />`}`;
+}
+
+/**
+ * @typedef {object} Question
+ * @property {string} part Which updates.
+ * @property {string} how What a density is counted by.
+ * @property {boolean} isMany Whether they are too many to be dots in any case.
+ * @property {string} live While updates come: what stays the same as they do.
+ */
+
+/**
+ * What the server finds in all of its ledger. One question at a time; while updates come, with a rest after each.
+ *
+ * @param {Ledger} ledger @param {Question | null} question
+ * @returns {Found}
+ */
+function useFound(ledger, question) {
+  const [found, setFound] = useState(/** @type {Found} */ ({ updates: [], density: null, trouble: "" }));
+  const wanted = useRef(/** @type {Question | null} */ (null));
+  const isAsking = useRef(false);
+  wanted.current = question;
+  const path = question ? question.part + question.how : "";
+  const ask = async () => {
+    if (isAsking.current) return;
+    isAsking.current = true;
+    for (let had = ""; wanted.current && wanted.current.part + wanted.current.how !== had; ) {
+      const asked = wanted.current;
+      const began = performance.now();
+      had = asked.part + asked.how;
+      try {
+        const answer = await askFor(ledger, asked);
+        if (wanted.current) setFound(answer);
+      } catch (error) {
+        const { message, status } = /** @type {any} */ (error);
+        if (status === 503) had = ""; // it reads its journal, for the first question of this kind
+        setFound({ updates: [], density: null, trouble: status === 503 ? "The server is reading its journal …" : message });
+      }
+      const rest = Math.max(LIVE_REST_MS, LIVE_REST * (performance.now() - began));
+      do await new Promise((resolve) => setTimeout(resolve, REST_MS));
+      while (asked.live && wanted.current?.live === asked.live && performance.now() - began < rest);
+    }
+    isAsking.current = false;
+  };
+  useEffect(() => void ask(), [path]);
+  useEffect(() => () => void (wanted.current = null), []);
+  return found;
+}
+
+/** @param {Ledger} ledger @param {Question} question @returns {Promise<Found>} */
+async function askFor(ledger, { part, how, isMany }) {
+  if (!isMany) {
+    const page = await getJson(`/v1/view/updates?${part}`);
+    if (page.every === 1) return { updates: ledger.take(page), density: null, trouble: "" };
+  }
+  const columns = Math.min(1000, Math.max(60, Math.round((innerWidth - LEFT) / COLUMN)));
+  return { updates: [], density: await getJson(`/v1/view/density?${part}${how}&columns=${columns}`), trouble: "" };
 }
 
 /** @param {{name: string, label: string, value: string, options: Record<string, string>}} properties */
@@ -210,14 +292,6 @@ function Tip({ ledger, update, spot }) {
   </div>`;
 }
 
-/** @param {Update} update @param {Ledger} ledger @param {URLSearchParams} filters */
-function matches(update, ledger, filters) {
-  const author = filters.get("author");
-  const bare = update.author.slice(update.author.indexOf(":") + 1);
-  if (author && !update.author.startsWith(author) && !bare.startsWith(author)) return false;
-  return filters.get("tips") !== "1" || !(ledger.children.get(update.arrival)?.some((each) => each < ledger.end));
-}
-
 /**
  * Where everything is drawn: nothing moves because something comes, but along the axis.
  *
@@ -237,7 +311,7 @@ function arrange(ledger, updates, width, { axis, lane, first, end }) {
     lanes.set(key, { key, name: lane === "client" ? authorName(key) : lane === "server" ? brief(key) : key, place });
   }
   const ordered = [...lanes.values()].sort((a, b) => a.place - b.place || (a.key < b.key ? -1 : 1));
-  const lot = Math.max(5, Math.min(lane === "client" ? 22 : 90, 560 / Math.max(1, ordered.length)));
+  const lot = lotOf(ordered, lane);
   const yOf = new Map(ordered.map((each, place) => [each.key, TOP + lot * (place + 0.5)]));
   const xs = updates.map((each) => (axis === "depth" ? each.depth : axis === "time" ? each.at : each.arrival));
   const [low, high] = axis === "order" ? [first, end - 1] : [Math.min(...xs), Math.max(...xs)];
@@ -248,14 +322,26 @@ function arrange(ledger, updates, width, { axis, lane, first, end }) {
     const jitter = lane === "client" ? 0 : ((update.arrival * 0.618) % 1 - 0.5) * lot * 0.8;
     at.set(update.arrival, [LEFT + (room * (xs[place] - low)) / Math.max(1, high - low), /** @type {number} */ (yOf.get(keyOf(update))) + jitter]);
   });
-  return { updates, lanes: ordered, at, height: Math.max(120, TOP + lot * ordered.length + BOTTOM) };
+  return { updates, lanes: ordered, at, height: heightOf(ordered, lot), lot };
 }
+
+/** Pixels of a lane. @param {any[]} lanes @param {string} lane */
+const lotOf = (lanes, lane) => Math.max(5, Math.min(lane === "client" ? 22 : 90, 560 / Math.max(1, lanes.length)));
+
+/** @param {any[]} lanes @param {number} lot */
+const heightOf = (lanes, lot) => Math.max(120, TOP + lot * lanes.length + BOTTOM);
+
+/** @param {import("./density.js").Lane[]} lanes @returns {Scene} */
+const sceneOf = (lanes) => {
+  const lot = lotOf(lanes, "client");
+  return { updates: [], lanes, at: new Map(), height: heightOf(lanes, lot), lot };
+};
 
 /**
  * @param {HTMLCanvasElement} canvas @param {Ledger} ledger @param {Scene} scene
- * @param {{chosen?: number, past: Map<number, number> | null, future: Map<number, number> | null, over?: number, isWhole: boolean}} marks
+ * @param {{chosen?: number, past: Map<number, number> | null, future: Map<number, number> | null, over?: number, density: any, axis: string}} marks
  */
-function draw(canvas, ledger, scene, { chosen, past, future, over, isWhole }) {
+function draw(canvas, ledger, scene, { chosen, past, future, over, density, axis }) {
   const width = canvas.clientWidth;
   const scale = devicePixelRatio || 1;
   const tall = `${scene.height}px`;
@@ -269,7 +355,7 @@ function draw(canvas, ledger, scene, { chosen, past, future, over, isWhole }) {
   pen.clearRect(0, 0, width, scene.height);
   pen.font = "11px system-ui, sans-serif";
   pen.textBaseline = "middle";
-  const lot = scene.lanes.length ? (scene.height - TOP - BOTTOM) / scene.lanes.length : 0;
+  const { lot } = scene;
   scene.lanes.forEach((lane, place) => {
     const y = TOP + lot * (place + 0.5);
     if (lot >= 11 || place % Math.ceil(11 / lot) === 0) {
@@ -277,9 +363,20 @@ function draw(canvas, ledger, scene, { chosen, past, future, over, isWhole }) {
       pen.fillText(lane.name, 8, y, LEFT - 16);
     }
   });
+  if (density) {
+    const lanes = /** @type {import("./density.js").Lane[]} */ (scene.lanes);
+    drawDensity(pen, lanes, density.columns, { left: LEFT, top: TOP, width: width - LEFT - 16, lot });
+    const ends = [density.low, density.high].map((each) => (axis === "time" ? time(each) : axis === "depth" ? `depth ${each}` : `#${each}`));
+    pen.fillStyle = ink;
+    pen.fillText(ends[0], LEFT, scene.height - 12);
+    pen.textAlign = "right";
+    pen.fillText(ends[1], width - 8, scene.height - 12);
+    pen.textAlign = "left";
+    return;
+  }
   const lines = scene.updates.reduce((sum, each) => sum + each.parents.length, 0);
   const isOn = (/** @type {number} */ each) => chosen === undefined || past?.has(each) || future?.has(each);
-  if (isWhole && lines <= MOST_LINES)
+  if (lines <= MOST_LINES)
     for (const update of scene.updates) {
       const [x, y] = /** @type {[number, number]} */ (scene.at.get(update.arrival));
       for (const parent of update.parents) {
@@ -301,7 +398,7 @@ function draw(canvas, ledger, scene, { chosen, past, future, over, isWhole }) {
   for (const update of scene.updates) {
     const [x, y] = /** @type {[number, number]} */ (scene.at.get(update.arrival));
     pen.globalAlpha = isOn(update.arrival) ? 1 : 0.15;
-    pen.fillStyle = update.parents.length || !isWhole ? colour(ledger.cluster(update.author)) : ink;
+    pen.fillStyle = update.parents.length ? colour(ledger.cluster(update.author)) : ink;
     pen.beginPath();
     pen.arc(x, y, update.arrival === chosen || update.arrival === over ? radius + 3 : radius, 0, 7);
     pen.fill();
