@@ -180,6 +180,32 @@ def test_pruning_is_counted_first_then_done(browser: Browser, tmp_path: Path) ->
         expect(page.get_by_text("Nothing would go")).to_be_visible()
 
 
+def test_what_others_wrote_is_text(browser: Browser, tmp_path: Path) -> None:
+    markup = "<img src=x onerror=document.title='owned'>"
+    with ledger(tmp_path) as live, page_of(browser, live) as page:
+        (update,) = taught(live, tmp_path, clients=1, steps=1)
+        secret = token_digest(new_token())
+        record = TokenRecord(name=markup, scope=Scope.METRICS, sha256=secret, created_at_ms=0)
+        TokenFile(tmp_path / "server" / FILE, now_ms=lambda: 0).add(record)
+        opened(page, live, f"updates/{update}", update[:8])
+        page.get_by_role("link", name="Quarantine it").click()
+        page.evaluate(f"sessionStorage.setItem('dag-acfl-token', '{OPERATOR}')")
+        page.reload()
+        expect(page.get_by_label("Client or update")).to_have_value(f"update:{update}")
+        page.get_by_label("Why").fill(markup)
+        page.get_by_role("button", name="See what it withholds").click()
+        said(page, markup)
+        page.get_by_role("button", name="Quarantine", exact=True).click()
+        said(page, "in effect.")
+        page.get_by_role("button", name="Close").click()
+        expect(page.get_by_role("row").filter(has_text=markup).first).to_be_visible()
+        for part in ("members", "tokens"):
+            page.get_by_role("link", name=part.capitalize(), exact=True).click()
+            expect(page.get_by_role("row").filter(has_text=markup).first).to_be_visible()
+        assert page.locator("img").count() == 0
+        assert page.title() != "owned"
+
+
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 360)])
 def test_it_can_be_read_by_all_and_fits_a_telephone(browser: Browser, tmp_path: Path, scheme: str, width: int) -> None:
     with ledger(tmp_path) as live, page_of(browser, live, scheme=scheme, width=width) as page:

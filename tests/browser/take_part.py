@@ -57,9 +57,9 @@ def learnt(live: Live, folder: Path, *, numbers: Sequence[int] = UPRIGHT + TURNE
 def trained(page: Page, *, updates: int) -> None:
     """Press the button, and wait for so many rows of the own updates in all."""
     page.get_by_role("button", name="Train and publish once").click()
-    expect(page.get_by_text("waiting for you")).to_be_visible(timeout=120_000)
+    expect(page.locator("tbody tr").filter(has_text="UTC")).to_have_count(updates, timeout=120_000)
+    expect(page.get_by_text("waiting for you")).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
-    expect(page.locator("tbody tr").filter(has_text="UTC")).to_have_count(updates)
 
 
 def drawn(page: Page, points: Sequence[tuple[float, float]]) -> None:

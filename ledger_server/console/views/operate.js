@@ -14,6 +14,7 @@ import { brief, count, number, size, time } from "../words.js";
 /** @typedef {{ledger: Ledger, members: any, begin: (deed: Deed) => void, filters: URLSearchParams}} Part */
 
 const PATH = "/v1/operator";
+const LATELY_MS = 20_000; // what other members propose appears so soon
 const PARTS = { members: "Members", quarantine: "Quarantine", tokens: "Tokens", pruning: "Pruning" };
 const VIEWS = { members: Members, quarantine: Quarantine, tokens: Tokens, pruning: Pruning };
 
@@ -23,11 +24,11 @@ export function Operate({ ledger, filters }) {
   const [problem, setProblem] = useState(/** @type {Error | null} */ (null));
   const [deed, setDeed] = useState(/** @type {Deed | null} */ (null));
   const [times, setTimes] = useState(0);
-  const acts = ledger.quarantine?.decisions.length;
+  const lately = Math.floor(Date.now() / LATELY_MS);
   useEffect(() => {
     if (!token.get()) return setProblem(new Refused(401, "token-required", ""));
     getJson(`${PATH}/members`).then((found) => { setMembers(found); setProblem(null); }).catch(setProblem);
-  }, [times, acts]);
+  }, [times, lately]);
   const again = () => setTimes(times + 1);
   if (problem instanceof Refused && [401, 403].includes(problem.status)) return html`<${AskOperator} problem=${problem} onToken=${again} />`;
   if (!members) return html`<h1>Operate</h1><p class=${problem ? "bad" : "quiet"}>${problem ? problem.message : "Asking …"}</p>`;
