@@ -45,6 +45,11 @@ class Disk:
         self.reads += 1
         return {digest: self.models[digest] for digest in digests if digest in self.models}
 
+    @property
+    def removal(self) -> "Disk":
+        """What says which models have left it."""
+        return self
+
     def is_pruned(self, digest: Digest) -> bool:
         return digest in self.pruned
 
