@@ -154,6 +154,20 @@ export class Ledger {
     this.source = { ...source, page: this.source?.page ?? source.page };
   }
 
+  /** Nobody looks: others may have the stream. */
+  leave() {
+    this.stream?.abort();
+    this.stream = null;
+    this.state = "starting";
+  }
+
+  /** Somebody looks. */
+  back() {
+    if (!this.stream) return void this.start();
+    this.check();
+    if (this.state === "live" && this.genesis) void this.lately().catch((error) => this.fail(error));
+  }
+
   /** A laptop that slept holds a stream that is dead without an error; its own timers slept, too. */
   check() {
     if (this.state !== "live" || !this.source.ledger || Date.now() - this.heardAt <= SILENT_MS) return;

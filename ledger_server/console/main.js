@@ -42,6 +42,7 @@ function views() {
   return VIEWS.filter((each) => (each.of ?? [kind]).includes(kind) && (id !== null || each.isBare));
 }
 
+const HIDDEN_MS = 20_000; // a browser holds six streams of a server at most, so hidden tabs let go of theirs
 const ledger = new Ledger();
 
 function Console() {
@@ -60,12 +61,18 @@ function Console() {
     };
   }, []);
   useEffect(() => {
-    void ledger.start();
-    const back = () => void (navigator.onLine && ledger.state !== "live" && ledger.start());
-    const shown = () => void (document.hidden || (ledger.check(), ledger.state === "live" && ledger.genesis && ledger.lately().catch(() => {})));
+    const back = () => void (navigator.onLine && !document.hidden && ledger.state !== "live" && ledger.start());
+    let leaving = 0;
+    const shown = () => {
+      clearTimeout(leaving);
+      if (document.hidden) leaving = window.setTimeout(() => ledger.leave(), HIDDEN_MS);
+      else ledger.back();
+    };
+    shown();
     addEventListener("online", back);
     document.addEventListener("visibilitychange", shown);
     return () => {
+      clearTimeout(leaving);
       removeEventListener("online", back);
       document.removeEventListener("visibilitychange", shown);
     };
