@@ -188,6 +188,7 @@ class Wire:
         for each in [*self._ends]:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+            each.close()
 
     def freeze(self) -> None:
         """Connections with a stream of events carry nothing more, and do not end either."""
@@ -205,7 +206,7 @@ class Wire:
     def _carry(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(65_536):
-                if b"GET /v1/events" in data:
+                if b"/events HTTP/" in data:
                     self._streams |= {source, target}
                 if source not in self._frozen:
                     target.sendall(data)
