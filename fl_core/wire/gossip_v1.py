@@ -10,8 +10,9 @@ from pydantic import Field
 
 from fl_core.sync.messages import MAX_CHANGES, MAX_IDS_PER_CALL
 from fl_core.types import Digest
-from fl_core.wire.v1 import Answer, HexId, Request
+from fl_core.wire.v1 import Answer, Count, HexId, PeerOut, Request
 
+MAX_PEERS_SHOWN: Final = 1000
 MAX_MODELS_PER_CALL: Final = 64
 
 ANNOUNCEMENTS: Final = "/v1/gossip/announcements"
@@ -23,11 +24,19 @@ SUMMARY: Final = "/v1/gossip/summary"
 ACTS: Final = "/v1/gossip/acts"
 CHECKPOINT: Final = "/v1/gossip/checkpoint"
 RECONCILIATION: Final = "/v1/gossip/reconciliation"
+PEERS: Final = "/v1/gossip/peers"
 
 
 def model_path(digest: Digest) -> str:
     """Where a peer has a model."""
     return MODEL.format(digest=digest)
+
+
+class PeersOut(Answer):
+    """How many transactions a server holds, and its peers as it sees them."""
+
+    transactions: Count
+    items: Annotated[list[PeerOut], Field(max_length=MAX_PEERS_SHOWN)]
 
 
 class TransactionsRequest(Request):

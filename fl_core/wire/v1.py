@@ -44,6 +44,7 @@ VIEW_SOURCE: Final = "/v1/view/source"
 VIEW_UPDATES: Final = "/v1/view/updates"
 VIEW_DENSITY: Final = "/v1/view/density"
 VIEW_SEARCH: Final = "/v1/view/search"
+VIEW_SERVERS: Final = "/v1/view/servers"
 VIEW_EVENTS: Final = "/v1/view/events"
 VIEW_UPDATE: Final = "/v1/view/updates/{transaction}"
 STREAMS: Final = frozenset({EVENTS, VIEW_EVENTS})
@@ -555,6 +556,11 @@ class PeerOut(Answer):
     last_heard: str | None = Field(description="When it last answered or asked, RFC 3339 in UTC.")
     received_bytes: Count = Field(description="Since this process started, heads included.")
     sent_bytes: Count
+    transactions: Count | None = Field(default=None, description="As many as it said that it holds.")
+    troubles: list[str] = Field(default=[], description="Why it was not reached, or refused, until it is well again.")
+    incidents: dict[str, Count] = Field(
+        default={}, description="What it sent that was not taken, by kind, since this process started."
+    )
 
 
 class PeersOut(Answer):
@@ -562,6 +568,32 @@ class PeersOut(Answer):
 
     public_key: HexId
     items: list[PeerOut]
+
+
+class ServerViewOut(Answer):
+    """What a server says of itself and its peers, asked by another one."""
+
+    name: str
+    url: str | None = Field(description="None of the server that was asked.")
+    public_key: HexId
+    transactions: Count | None = Field(description="That it holds; None where it did not answer.")
+    peers: list[PeerOut] = Field(description="As it sees them.")
+    problem: str = Field(default="", description="Why it did not answer.")
+
+
+class ServersViewOut(Answer):
+    """The servers as they see one another: this one first, then the peers that it asked lately."""
+
+    ledger: HexId
+    servers: list[ServerViewOut]
+
+
+class MovedOut(Answer):
+    """Bytes of bodies that moved for one purpose, since the server began."""
+
+    kind: str
+    received: Count
+    sent: Count
 
 
 class CostsOut(Answer):
@@ -579,6 +611,8 @@ class CostsOut(Answer):
     ledger_payload_bytes: int = Field(description="Eq. 10: transactions × (|ω| + |σ|), σ the mean header.")
     pruned_models: Count = Field(default=0, description="Models whose bytes were dropped by policy.")
     pruned_bytes: Count = Field(default=0, description="Their size.")
+    kinds: list[MovedOut] = Field(default=[], description="What was received and sent, by what it was for.")
+    archived: Count = Field(default=0, description="Updates, from genesis on, whose evidence an archive may hold.")
 
 
 class VersionOut(Answer):

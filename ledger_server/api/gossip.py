@@ -32,6 +32,7 @@ from ledger_server.api.json_response import answer
 from ledger_server.api.model_response import BytesResponse, accepted_base, bytes_response
 from ledger_server.api.models import MODEL_ANSWERS, model_bytes
 from ledger_server.api.parsing import json_body
+from ledger_server.api.serializers import peer_out
 from ledger_server.gossip.framing import (
     LENGTH,
     MAX_TOGETHER_BYTES,
@@ -72,6 +73,14 @@ async def announce(request: Request, peer: PeerDep, gossip: GossipDep) -> Respon
     body = await read_body(request, limit=MAX_PEER_BODY)
     gossip.announced(peer.public_key, decode_announcement(body))
     return Response(status_code=204)
+
+
+@router.get(wire.PEERS, response_model=wire.PeersOut, dependencies=[CURRENT], summary="This server's peers")
+@requires(Access.PEER)
+async def get_peers(gossip: GossipDep, service: LatelyDep) -> Response:
+    """What this server knows of its peers, for people who look at another one."""
+    seen = [peer_out(state) for state in gossip.peers()[: wire.MAX_PEERS_SHOWN]]
+    return answer(wire.PeersOut(transactions=len(service.ledger), items=seen))
 
 
 @router.get(

@@ -1,6 +1,8 @@
 """What the ledger as a whole looks like: its rules, tips, clusters, clients, peers and costs."""
 
 import json
+from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from fastapi import APIRouter, Request
@@ -24,6 +26,15 @@ _KNOWN: Final[dict[int | str, dict[str, str]]] = {304: {"description": "Nothing 
 _HASH_BYTES: Final = 32
 _ROUND: Final = (v1.SELECTIONS, v1.MODEL, v1.TRANSACTIONS)
 """The routes of a client's round."""
+_KINDS: Final = {
+    v1.SELECTIONS: "selections",
+    v1.MODEL: "models and averages",
+    v1.TRANSACTION_MODEL: "models and averages",
+    v1.TRANSACTIONS: "publications",
+    v1.EVENTS: "events",
+    v1.VIEW_EVENTS: "events",
+}
+"""What is moved for what; beside it is what peers say to one another, and what else is read."""
 
 
 @router.get(
@@ -188,5 +199,15 @@ def get_costs(service: ServiceDep, server: ServerDep) -> Response:
             ledger_payload_bytes=count * model_bytes + header_bytes,
             pruned_models=pruned,
             pruned_bytes=pruned * model_bytes,
+            kinds=_by_kind(received, sent),
+            archived=service.store.archived(),
         )
     )
+
+
+def _by_kind(received: Mapping[str, int], sent: Mapping[str, int]) -> list[v1.MovedOut]:
+    found = {kind: Counter[str]() for kind in (*dict.fromkeys(_KINDS.values()), "gossip", "everything else")}
+    for route in received.keys() | sent.keys():
+        kind = "gossip" if route.startswith("/v1/gossip/") else _KINDS.get(route, "everything else")
+        found[kind].update(received=received.get(route, 0), sent=sent.get(route, 0))
+    return [v1.MovedOut(kind=kind, received=moved["received"], sent=moved["sent"]) for kind, moved in found.items()]

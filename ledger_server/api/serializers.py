@@ -164,6 +164,9 @@ def peer_out(state: PeerState) -> v1.PeerOut:
         last_heard=None if state.last_heard_s is None else rfc3339(int(state.last_heard_s * 1000)),
         received_bytes=state.received_bytes,
         sent_bytes=state.sent_bytes,
+        transactions=state.transactions,
+        troubles=list(state.troubles),
+        incidents=dict(state.incidents),
     )
 
 

@@ -11,11 +11,11 @@ from starlette.responses import Response
 from fl_core.dag.figures import decode_figures
 from fl_core.types import TxId
 from fl_core.wire import v1
-from ledger_server.api.dependencies import HexPath, ServiceDep
+from ledger_server.api.dependencies import GossipDep, HexPath, ServiceDep
 from ledger_server.api.documentation import problems
 from ledger_server.api.json_response import JsonResponse, answer
 from ledger_server.api.model_response import matches
-from ledger_server.api.serializers import alarm_out
+from ledger_server.api.serializers import alarm_out, peer_out
 from ledger_server.http.access import Access, requires
 from ledger_server.http.admission import too_busy
 from ledger_server.journal_index import EVERYTHING, Axis, Filter, Lanes, begins
@@ -201,3 +201,29 @@ def _update_out(transaction: TxId, service: LedgerService) -> v1.UpdateViewOut:
         is_withheld=is_withheld,
         alarms=[alarm_out(each) for each in service.alarms.standing() if each.update == transaction],
     )
+
+
+@router.get(v1.VIEW_SERVERS, response_model=v1.ServersViewOut, summary="The servers as they see one another")
+@requires(Access.READ)
+async def get_servers(service: ServiceDep, gossip: GossipDep) -> Response:
+    """This server, and each neighbour, which this one asks, as a member, at most every five seconds."""
+    asked = await gossip.views.lately()
+    own = v1.ServerViewOut(
+        name="this server",
+        url=None,
+        public_key=service.public_key,
+        transactions=len(service.ledger),
+        peers=[peer_out(state) for state in gossip.peers()],
+    )
+    others = [
+        v1.ServerViewOut(
+            name=view.peer.name,
+            url=view.peer.url,
+            public_key=view.peer.public_key,
+            transactions=None if view.said is None else view.said.transactions,
+            peers=[] if view.said is None else view.said.items,
+            problem=view.problem,
+        )
+        for view in asked
+    ]
+    return answer(v1.ServersViewOut(ledger=service.id, servers=[own, *others]))

@@ -1,9 +1,9 @@
 """What is known of each peer, for people: in the log, in metrics, and for ``GET /v1/peers``."""
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from fl_core.sync.effects import Failure, Incident, LogIncident
@@ -36,6 +36,10 @@ class PeerState:
     """As many as it said that it holds; None before it did."""
     received_bytes: int = 0
     sent_bytes: int = 0
+    troubles: tuple[str, ...] = ()
+    """Why it was not reached, or refused, until it is well again."""
+    incidents: Mapping[str, int] = field(default_factory=dict)
+    """What it sent that was not taken, by kind."""
 
 
 class Contacts:
@@ -63,6 +67,7 @@ class Contacts:
         """Peers that are not well again yet, each with the reasons that the log has told."""
         self._received = Counter[PublicKey]()
         self._sent = Counter[PublicKey]()
+        self._incidents: defaultdict[PublicKey, Counter[str]] = defaultdict(Counter)
 
     def set_peers(self, peers: Sequence[Peer], others: Sequence[Peer]) -> None:
         """From now on this server speaks to these peers, and leaves the others to them."""
@@ -130,6 +135,7 @@ class Contacts:
         """What the node noticed."""
         name = self.name(event.peer)
         self._metrics.gossip_incidents.labels(name, event.incident.value).inc()
+        self._incidents[event.peer][event.incident.value] += 1
         level = logging.ERROR if event.incident in (Incident.BANNED, Incident.ROLLED_BACK) else logging.INFO
         logger.log(level, "gossip", extra={"peer": name, "incident": event.incident.value, "detail": event.detail})
 
@@ -147,6 +153,8 @@ class Contacts:
                 transactions=self._transactions.get(key),
                 received_bytes=self._received[key],
                 sent_bytes=self._sent[key],
+                troubles=tuple(sorted(self._told.get(key, ()))),
+                incidents=dict(self._incidents[key]),
             )
             for key, peer in self._peers.items()
         ]

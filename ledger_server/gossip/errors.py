@@ -11,7 +11,8 @@ _READ_BYTES: Final = 4096
 
 _ADVICE: Final = {
     "peer-unknown": "this server is no member that it knows; a member adds it with: dag-acfl members add",
-    "peer-signature-stale": "its clock and this server's differ by more than 60 s; see that both run NTP",
+    "peer-signature-stale": "it has just started, or its clock and this server's differ by more than 60 s: see that "
+    "both run NTP",
     "peer-wrong-recipient": "it has another key than the members' acts and this server's setting peers say",
     "peer-banned": "it takes nothing from this server any more; its log says why",
 }

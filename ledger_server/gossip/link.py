@@ -158,6 +158,14 @@ class PeerLink:
         page = _parsed(wire.ChangesOut, answer)
         return Changes(tuple(map(TxId, page.ids)), page.next, page.more)
 
+    async def peers(self, *, within_s: float) -> wire.PeersOut:
+        """How many transactions the peer holds, and its own peers as it sees them.
+
+        Raises:
+            LinkError: It does not say.
+        """
+        return _parsed(wire.PeersOut, await self._exchange("GET", wire.PEERS, within_s=within_s))
+
     async def announce(self, announcement: Announcement) -> None:
         """Send an announcement.
 
@@ -270,6 +278,7 @@ _KINDS: Final = {
     "reconciliation": "reconciliation",
     "acts": "acts",
     "checkpoint": "checkpoint",
+    "peers": "peers",
 }
 
 

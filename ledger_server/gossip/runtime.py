@@ -63,6 +63,7 @@ from fl_core.sync.node import GossipNode
 from fl_core.sync.responder import Responder
 from fl_core.sync.summary import StateSummary, sign_summary
 from fl_core.types import Digest, PublicKey, TxId, digest_of
+from fl_core.wire import gossip_v1 as wire
 from ledger_server import tracing
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.checkpoints import OwnCheckpoint
@@ -76,6 +77,7 @@ from ledger_server.gossip.outbox import Outbox
 from ledger_server.gossip.overlay import overlay_neighbours
 from ledger_server.gossip.seeking import Seeker
 from ledger_server.gossip.unfolding import Unfolding
+from ledger_server.gossip.views import PeerViews
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer
 from ledger_server.publishing import LedgerService, Received
@@ -182,6 +184,9 @@ class Gossip:
             ask=self._ask_for,
             came=self._sought,
             is_here=service.ledger.__contains__,
+        )
+        self.views: PeerViews = PeerViews(
+            peers=lambda: [peer for key, peer in self._peers.items() if self.knows(key)], ask=self._peers_of
         )
         self._outbox = Outbox(self._links, spawn=self._spawn, model_in_memory=service.models.cached)
         self._traces: LRUCache[Digest, Context] = LRUCache(_TRACES)
@@ -579,6 +584,17 @@ class Gossip:
     def peers(self) -> list[PeerState]:
         """What is known of each peer, and which servers are left to others."""
         return self._contacts.states(is_banned=self._node.is_banned)
+
+    async def _peers_of(self, peer: PublicKey, within_s: float) -> wire.PeersOut:
+        try:
+            said = await self._links[peer].peers(within_s=within_s)
+        except LinkError as error:
+            if error.kind is not Failure.REFUSED:  # as those of an older release do
+                self._contacts.failed(peer, error)
+            raise
+        self._contacts.answered(peer)
+        self._contacts.showed(peer, said.transactions)
+        return said
 
 
 def limits_for(model_bytes: int) -> GossipLimits:

@@ -287,6 +287,18 @@ def test_a_ledger_without_publications_has_no_clusters(server: Server) -> None:
     assert (clusters["clusters"], clusters["modularity"]) == ([], None)
 
 
+def test_costs_are_told_apart_by_what_they_are_for(server: Server) -> None:
+    data = model(1)
+    server.publish(parents=[server.ledger_id], model=data)
+    costs = server.client.get(v1.COSTS).json()
+    kinds = {each["kind"]: each for each in costs["kinds"]}
+    assert kinds["publications"]["received"] > len(data)
+    assert kinds["gossip"] == {"kind": "gossip", "received": 0, "sent": 0}
+    for way in ("received", "sent"):
+        assert sum(each[way] for each in costs["kinds"]) == costs[f"{way}_bytes"]
+    assert costs["archived"] == 0
+
+
 def test_costs_count_what_a_round_moved(server: Server) -> None:
     before = server.client.get(v1.COSTS).json()
     selection = server.join(model(1)).json()

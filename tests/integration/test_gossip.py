@@ -8,6 +8,7 @@ import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from fl_client import LedgerClient, Participant, ParticipantState, StepReport
 from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
 from fl_core.step_coding import round_step
-from fl_core.types import Digest, TxId, digest_of
+from fl_core.types import Digest, PublicKey, TxId, digest_of
 from fl_core.wire import gossip_v1, v1
+from ledger_server.gossip.views import PeerViews
+from ledger_server.peers import Peer
 from tests.builders import CREATED_AT_MS, key_from_seed, make_genesis, model
 from tests.databases import DatabaseUrls
 from tests.live import eventually
@@ -260,6 +263,56 @@ def test_peers_are_listed_with_how_they_are(tmp_path: Path) -> None:
         assert 'dag_acfl_gossip_bytes_total{direction="sent",kind="announcement",peer="server-1"}' in metrics
 
 
+def seen_through(server: Node) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in server.get(v1.VIEW_SERVERS).json()["servers"]}
+
+
+def test_a_server_shows_its_peers_as_they_see_one_another(tmp_path: Path) -> None:
+    with network(tmp_path, 3) as servers:
+        servers[0].publish(parents=[servers[0].ledger_id], model=model(1))
+        settle(servers)
+        seen = seen_through(servers[0])
+        assert [*seen] == ["this server", "server-1", "server-2"]
+        assert [each["transactions"] for each in seen.values()] == [2, 2, 2]
+        by_the_second = {peer["name"]: peer for peer in seen["server-1"]["peers"]}
+        assert by_the_second.keys() == {"server-0", "server-2"}
+        assert by_the_second["server-0"]["sent_bytes"] > 0
+        assert by_the_second["server-0"]["transactions"] in (None, 1, 2), "as many as it said when it was asked last"
+
+
+def test_a_peer_that_does_not_answer_is_shown_with_the_reason(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers:
+        servers[1].stop()
+        seen = seen_through(servers[0])
+        assert seen["server-1"]["transactions"] is None
+        assert seen["server-1"]["problem"]
+        (peer,) = servers[0].get(v1.PEERS).json()["items"]
+        assert not peer["is_reachable"]
+        assert peer["troubles"]
+
+
+def test_peers_are_asked_at_most_every_five_seconds_however_many_look() -> None:
+    asked: list[str] = []
+    at_s = [0.0]
+
+    async def ask(peer: PublicKey, _: float) -> gossip_v1.PeersOut:
+        asked.append(peer)
+        await asyncio.sleep(0)
+        return gossip_v1.PeersOut(transactions=1, items=[])
+
+    async def look() -> None:
+        peer = Peer("bob", "http://127.0.0.1:1", public_key_of(key_from_seed(1)))
+        views = PeerViews(peers=lambda: [peer], ask=ask, now_s=lambda: at_s[0])
+        found = await asyncio.gather(*(views.lately() for _ in range(10)))
+        assert len(asked) == 1
+        assert all(each == found[0] for each in found)
+        at_s[0] = 5.0
+        await views.lately()
+        assert len(asked) == 2
+
+    asyncio.run(look())
+
+
 PEERS_ONLY = [
     ("POST", gossip_v1.ANNOUNCEMENTS),
     ("GET", gossip_v1.CHANGES),
@@ -267,6 +320,7 @@ PEERS_ONLY = [
     ("GET", gossip_v1.model_path(Digest("0" * 64))),
     ("GET", gossip_v1.SUMMARY),
     ("POST", gossip_v1.RECONCILIATION),
+    ("GET", gossip_v1.PEERS),
 ]
 
 

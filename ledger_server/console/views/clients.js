@@ -13,19 +13,38 @@ export function Clients({ ledger }) {
   if (!clients.length) return html`<h1>Clients</h1><${Empty} title="Nobody has published yet."><p><code>dag-acfl client run my_client.py --server ${location.origin} --state site-0</code></p><//>`;
   const at = new Map(ledger.list().map((each) => [each.author, each.at]));
   const alarms = Map.groupBy ? Map.groupBy(ledger.alarms, (each) => each.author) : new Map();
+  const given = contributions(ledger);
   const affected = new Map((ledger.quarantine?.clients ?? []).map((/** @type {any} */ each) => [each.author, each]));
   const state = (/** @type {string} */ author) => affected.get(author)?.state ?? (alarms.get(author) ?? []).map((/** @type {any} */ each) => each.kind).join(", ");
   return html`<h1>Clients</h1>
-    <${Table} name="clients" caption="Each client's newest update and what it says of itself." head=${[{ name: "client" }, { name: "cluster" }, { name: "last seen" }, { name: "updates", number: true }, { name: "accuracy", number: true }, { name: "examples", number: true }, { name: "newest" }, { name: "behind", number: true }, { name: "alarms, quarantine" }]}
+    <${Table} name="clients" caption="Each client's newest update and what it says of itself." head=${[{ name: "client" }, { name: "cluster" }, { name: "last seen" }, { name: "updates", number: true }, { name: "accuracy", number: true }, { name: "examples", number: true }, { name: "newest" }, { name: "behind", number: true }, { name: "taken by others", number: true }, { name: "weight", number: true }, { name: "ε stated", number: true }, { name: "alarms, quarantine" }]}
       rows=${clients.map((each) => [
         html`<${Author} ledger=${ledger} author=${each.author} />`,
         ledger.cluster(each.author) < 0 ? "–" : html`<${Chip} place=${ledger.cluster(each.author)} />${ledger.cluster(each.author) + 1}`,
         since(at.get(each.author) ?? Date.parse(each.created_at)), count(each.sequence + 1), number(each.metrics.accuracy), count(each.num_examples),
-        html`<${Link} id=${each.newest} />`, count(Math.max(0, deepest(ledger) - each.depth)), html`<span class="bad">${state(each.author)}</span>`,
+        html`<${Link} id=${each.newest} />`, count(Math.max(0, deepest(ledger) - each.depth)), count(given.get(each.author)?.times ?? 0), number(given.get(each.author)?.weight ?? 0, 1), spent(each), html`<span class="bad">${state(each.author)}</span>`,
       ])}
-      plain=${clients.map((each) => [each.author, ledger.cluster(each.author) + 1, each.created_at, each.sequence + 1, each.metrics.accuracy ?? "", each.num_examples, each.newest, deepest(ledger) - each.depth, state(each.author)])} />
-    <p class="quiet">Behind: how many steps of training the deepest update has more than its newest.</p>`;
+      plain=${clients.map((each) => [each.author, ledger.cluster(each.author) + 1, each.created_at, each.sequence + 1, each.metrics.accuracy ?? "", each.num_examples, each.newest, deepest(ledger) - each.depth, given.get(each.author)?.times ?? 0, given.get(each.author)?.weight ?? 0, each.metrics._dp_epsilon ?? "", state(each.author)])} />
+    <p class="quiet">Behind: how many steps of training the deepest update has more than its newest. Taken: how often the updates of others that this page holds were trained from its own; weight: for each of these, one part
+      of as many as there were models. Privacy: the ε that it says its training has spent so far (differential privacy); nobody can check that.</p>`;
 }
+
+/** What others have made of each client's updates. @param {Ledger} ledger */
+function contributions(ledger) {
+  /** @type {Map<string, {times: number, weight: number}>} */
+  const found = new Map();
+  for (const update of ledger.list())
+    for (const parent of update.parents) {
+      const author = ledger.updates.get(parent)?.author;
+      if (!author || author === update.author || parent === 0) continue;
+      const { times, weight } = found.get(author) ?? { times: 0, weight: 0 };
+      found.set(author, { times: times + 1, weight: weight + 1 / update.parents.length });
+    }
+  return found;
+}
+
+/** @param {any} client */
+const spent = ({ metrics }) => (metrics._dp_epsilon === undefined ? "–" : number(metrics._dp_epsilon, 2));
 
 /** @param {Ledger} ledger */
 const deepest = (ledger) => ledger.clients.reduce((most, each) => Math.max(most, each.depth), 0);
