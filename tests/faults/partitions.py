@@ -203,6 +203,8 @@ class Run:
                     self.network.heal()
                     healed_s = time.monotonic()
                     self.history.note("healed")
+                    # At once: before the writers have ended, on a busy machine, all may be equal again.
+                    self.were_apart += len(self._held()) > 1
                 finally:
                     stop(writers)
                 self._converge(kind, healed_s)
@@ -240,7 +242,6 @@ class Run:
     def _converge(self, kind: str, healed_s: float) -> None:
         """Wait until all show the same, and as much as was acknowledged."""
         held = self._held()
-        self.were_apart += len(held) > 1
         while len(held) > 1 or None in held:
             if time.monotonic() > healed_s + GIVEN_UP_S:
                 self.broken.append(f"{kind}: servers had not become equal after {GIVEN_UP_S:.0f} s: {held}")
