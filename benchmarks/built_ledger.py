@@ -114,8 +114,10 @@ def publish_all(service: LedgerService, models: Models) -> list[TxId]:
     ]
 
 
-def grow(file: Path, *, authors: int, generations: int) -> list[TxId]:
+def grow(file: Path, *, authors: int, generations: int, is_stating: bool = False) -> list[TxId]:
     """Append ``generations`` transactions of each of ``authors`` by rows, all naming genesis's model.
+
+    With ``is_stating`` each states an accuracy and a loss, as clients that train do.
 
     Each approves its author's newest and another author's, so only the last generation has tips. Written past the
     store, in one database transaction, because a durable append each would take minutes; the tables' own
@@ -134,7 +136,7 @@ def grow(file: Path, *, authors: int, generations: int) -> list[TxId]:
     try:
         with writing(engine) as connection:
             for generation in range(generations):
-                rows, newest = _generation(genesis, keys, generation, newest)
+                rows, newest = _generation(genesis, keys, generation, newest, is_stating=is_stating)
                 connection.execute(insert(transaction_rows), rows)
     finally:
         engine.dispose()
@@ -142,13 +144,15 @@ def grow(file: Path, *, authors: int, generations: int) -> list[TxId]:
 
 
 def _generation(
-    genesis: Transaction, keys: list[Ed25519PrivateKey], generation: int, before: list[TxId]
+    genesis: Transaction, keys: list[Ed25519PrivateKey], generation: int, before: list[TxId], *, is_stating: bool
 ) -> tuple[list[dict[str, object]], list[TxId]]:
     authors, newest = len(keys), list[TxId]()
     rows: list[dict[str, object]] = []
     for author, key in enumerate(keys):
         approved = tuple(sorted({before[author], before[(author + 1 + generation) % authors]}))
-        sealed = seal(key, genesis, sequence=generation, parents=approved)
+        right = 1 - 0.9 * 0.999**generation
+        metrics = {"accuracy": right, "loss": 1 - right} if is_stating else None
+        sealed = seal(key, genesis, sequence=generation, parents=approved, metrics=metrics)
         newest.append(sealed.id)
         rows.append(
             {
@@ -179,6 +183,7 @@ def seal(
     sequence: int,
     parents: tuple[TxId, ...],
     model_digest: Digest | None = None,
+    metrics: dict[str, float] | None = None,
 ) -> Transaction:
     """A site's transaction, signed by its author and by this server's key."""
     unsigned = build_update(
@@ -191,6 +196,7 @@ def seal(
         model_digest=model_digest or genesis.header.model_digest,
         model_size=genesis.header.model_size,
         parents=parents,
+        metrics=metrics,
     )
     return unsigned.issue(KEY, author_signature=unsigned.sign_as_author(key), received_at_ms=STARTED_MS + sequence)
 

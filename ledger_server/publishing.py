@@ -23,7 +23,7 @@ from contextlib import ExitStack, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from opentelemetry.context import Context as TraceContext
@@ -53,6 +53,7 @@ from ledger_server.alarms import RESTORED, ServerAlarms
 from ledger_server.clusters import Clusters
 from ledger_server.events import Listeners, News
 from ledger_server.group_commit import GroupCommit
+from ledger_server.lately import Lately
 from ledger_server.model_store import ModelCorruptError
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
 from ledger_server.quotas import Quotas
@@ -158,6 +159,7 @@ class LedgerService(LedgerView):
         clusters: Who approves whom.
         windows: Parts of the journal, for pages that draw it.
         news: Its end, for those that draw it while it grows.
+        shared: What else pages show, of a moment ago.
         alarms: What is odd about updates.
         listeners: Woken by each arrival.
         on_published: Called with what a client published, once it is visible, in order of arrival; in any thread.
@@ -194,6 +196,7 @@ class LedgerService(LedgerView):
         self.clusters: Clusters = Clusters(self)
         self.windows: Windows = Windows(self)
         self.news: News = News(self.windows.part)
+        self.shared: Lately[Any] = Lately()
         self.selections: SelectionService = SelectionService(self, self.aggregates, self._pending, key=key)
         self._key, self._now_ms = key, now_ms
         self._quotas = quotas or Quotas()

@@ -42,6 +42,7 @@ EVENTS: Final = "/v1/events"
 ALARMS: Final = "/v1/alarms"
 VIEW_SOURCE: Final = "/v1/view/source"
 VIEW_UPDATES: Final = "/v1/view/updates"
+VIEW_LEDGER: Final = "/v1/view/ledger"
 VIEW_DENSITY: Final = "/v1/view/density"
 VIEW_SEARCH: Final = "/v1/view/search"
 VIEW_SERVERS: Final = "/v1/view/servers"
@@ -613,6 +614,17 @@ class CostsOut(Answer):
     pruned_bytes: Count = Field(default=0, description="Their size.")
     kinds: list[MovedOut] = Field(default=[], description="What was received and sent, by what it was for.")
     archived: Count = Field(default=0, description="Updates, from genesis on, whose evidence an archive may hold.")
+
+
+class LedgerViewOut(Answer):
+    """What all views of a page go by beside updates, each as its own route answers; of a moment ago."""
+
+    clusters: ClustersOut | None = Field(description="null: they are being found for the first time.")
+    clients: ClientsOut
+    peers: PeersOut
+    costs: CostsOut
+    alarms: AlarmsOut
+    quarantine: QuarantineOut
 
 
 class VersionOut(Answer):

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from fl_core.types import digest_of
 from fl_core.wire import v1
 from ledger_server.api.model_response import matches
 from ledger_server.http.threads import in_worker
@@ -65,6 +66,23 @@ def answer_unless_known(
     if matches(request.headers.get("if-none-match", ""), headers["etag"]):
         return Response(status_code=304, headers=headers)
     return answer(make(), headers=headers)
+
+
+class PackedJson:
+    """A JSON text for many who ask: compressed once, and not sent again to who has it."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text, self._packed = text, _compressed(text)
+        self._tag = f'W/"{digest_of(text)[:32]}"'
+
+    def response(self, request: Request) -> Response:
+        """The answer to one of them."""
+        headers = {"etag": self._tag, "cache-control": "no-cache", "vary": "Accept-Encoding"}
+        if matches(request.headers.get("if-none-match", ""), self._tag):
+            return Response(status_code=304, headers=headers)
+        if not takes_gzip(request.headers.get("accept-encoding", "")):
+            return Response(self._text, headers=headers, media_type="application/json")
+        return Response(self._packed, headers={**headers, "content-encoding": "gzip"}, media_type="application/json")
 
 
 def _compressed(body: bytes | memoryview) -> bytes:

@@ -12,10 +12,12 @@ from fl_core.dag.acts import encode_signed_acts
 from fl_core.wire import v1
 from ledger_server.api.dependencies import Brief, GossipDep, ServerDep, ServiceDep
 from ledger_server.api.documentation import binary
-from ledger_server.api.json_response import answer, answer_unless_known
+from ledger_server.api.json_response import PackedJson, answer, answer_unless_known
 from ledger_server.api.serializers import alarm_out, model_reference, peer_out, quarantine_out, rfc3339, transaction_out
+from ledger_server.gossip.runtime import Gossip
 from ledger_server.http.access import Access, requires
 from ledger_server.http.admission import too_busy
+from ledger_server.http.state import ServerState
 from ledger_server.publishing import LedgerService
 from ledger_server.reading import TransactionView
 from ledger_server.store.stored import StoredTransaction
@@ -105,9 +107,11 @@ def get_clusters(request: Request, service: ServiceDep) -> Response:
 @requires(Access.READ)
 def get_clients(request: Request, service: ServiceDep) -> Response:
     """Each author's newest transaction and what it said of itself."""
-    return answer_unless_known(
-        request, service, lambda: v1.ClientsOut(ledger=service.id, items=[_client(view) for view in service.newest()])
-    )
+    return answer_unless_known(request, service, lambda: _clients(service))
+
+
+def _clients(service: LedgerService) -> v1.ClientsOut:
+    return v1.ClientsOut(ledger=service.id, items=[_client(view) for view in service.newest()])
 
 
 def _client(view: TransactionView) -> v1.ClientOut:
@@ -133,7 +137,11 @@ def _client(view: TransactionView) -> v1.ClientOut:
 @requires(Access.READ)
 def get_alarms(service: ServiceDep) -> Response:
     """Of each author and kind the newest: copies, steps that stand out, averages that nobody is helped by."""
-    return answer(v1.AlarmsOut(ledger=service.id, items=[alarm_out(each) for each in service.alarms.standing()]))
+    return answer(_alarms(service))
+
+
+def _alarms(service: LedgerService) -> v1.AlarmsOut:
+    return v1.AlarmsOut(ledger=service.id, items=[alarm_out(each) for each in service.alarms.standing()])
 
 
 @router.get(
@@ -167,8 +175,11 @@ def get_quarantine(service: ServiceDep, *, brief: Brief = False) -> Response:
 @requires(Access.READ)
 def get_peers(service: ServiceDep, gossip: GossipDep) -> Response:
     """The other members whose address is known; without any, the server keeps its ledger alone."""
-    items = [peer_out(state) for state in gossip.peers()]
-    return answer(v1.PeersOut(public_key=service.public_key, items=items))
+    return answer(_peers(service, gossip))
+
+
+def _peers(service: LedgerService, gossip: Gossip) -> v1.PeersOut:
+    return v1.PeersOut(public_key=service.public_key, items=[peer_out(state) for state in gossip.peers()])
 
 
 @router.get(
@@ -179,29 +190,31 @@ def get_peers(service: ServiceDep, gossip: GossipDep) -> Response:
 @requires(Access.READ)
 def get_costs(service: ServiceDep, server: ServerDep) -> Response:
     """Measured since this process started, against Eq. 8 (traffic) and Eq. 10 (storage); /metrics has it in parts."""
+    return answer(_costs(service, server))
+
+
+def _costs(service: LedgerService, server: ServerState) -> v1.CostsOut:
     metrics = server.metrics
     received, sent = metrics.totals(metrics.request_bytes), metrics.totals(metrics.response_bytes)
     client_bytes = sum(moved.get(route, 0) for moved in (received, sent) for route in _ROUND)
     publications = metrics.totals(metrics.published).get("created", 0)
     model_bytes, pruned = service.genesis.layout.nbytes, service.store.removal.count()
     count, header_bytes = service.header_bytes()
-    return answer(
-        v1.CostsOut(
-            ledger=service.id,
-            transactions=count,
-            model_bytes=model_bytes,
-            received_bytes=sum(received.values()),
-            sent_bytes=sum(sent.values()),
-            publications=publications,
-            bytes_per_client_round=client_bytes / publications if publications else None,
-            paper_bytes_per_client_round=2 * (_HASH_BYTES + model_bytes),
-            storage_bytes=service.store.storage_bytes(),
-            ledger_payload_bytes=count * model_bytes + header_bytes,
-            pruned_models=pruned,
-            pruned_bytes=pruned * model_bytes,
-            kinds=_by_kind(received, sent),
-            archived=service.store.archived(),
-        )
+    return v1.CostsOut(
+        ledger=service.id,
+        transactions=count,
+        model_bytes=model_bytes,
+        received_bytes=sum(received.values()),
+        sent_bytes=sum(sent.values()),
+        publications=publications,
+        bytes_per_client_round=client_bytes / publications if publications else None,
+        paper_bytes_per_client_round=2 * (_HASH_BYTES + model_bytes),
+        storage_bytes=service.store.storage_bytes(),
+        ledger_payload_bytes=count * model_bytes + header_bytes,
+        pruned_models=pruned,
+        pruned_bytes=pruned * model_bytes,
+        kinds=_by_kind(received, sent),
+        archived=service.store.archived(),
     )
 
 
@@ -211,3 +224,29 @@ def _by_kind(received: Mapping[str, int], sent: Mapping[str, int]) -> list[v1.Mo
         kind = "gossip" if route.startswith("/v1/gossip/") else _KINDS.get(route, "everything else")
         found[kind].update(received=received.get(route, 0), sent=sent.get(route, 0))
     return [v1.MovedOut(kind=kind, received=moved["received"], sent=moved["sent"]) for kind, moved in found.items()]
+
+
+@router.get(
+    v1.VIEW_LEDGER,
+    response_model=v1.LedgerViewOut,
+    responses=_KNOWN,
+    tags=["views"],
+    summary="What all views of a page go by beside updates",
+)
+@requires(Access.READ)
+def get_view(request: Request, service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Response:
+    """Clusters, clients, peers, costs, alarms and quarantine at once, as of a moment ago: one answer for all pages."""
+
+    def make() -> PackedJson:
+        view = v1.LedgerViewOut(
+            clusters=service.clusters.lately(),
+            clients=_clients(service),
+            peers=_peers(service, gossip),
+            costs=_costs(service, server),
+            alarms=_alarms(service),
+            quarantine=quarantine_out(service),
+        )
+        return PackedJson(view.model_dump_json().encode())
+
+    shared: PackedJson = service.shared.get(service.acts.effect, make)
+    return shared.response(request)

@@ -215,22 +215,15 @@ export class Ledger {
   /** What is asked again now and then. */
   async lately() {
     const began = performance.now();
-    const [clusters, clients, peers, costs, alarms, quarantine] = await Promise.all(
-      ["clusters", "clients", "peers", "costs", "alarms", "quarantine"].map((name) =>
-        getJson(`/v1/${name}`).catch((error) => {
-          if (error instanceof Refused && error.status === 401) throw error;
-          return null;
-        }),
-      ),
-    );
-    // A ledger of a hundred thousand clients is asked rarely: what answers it has others to answer.
-    this.rest = Math.max(LATELY_MS, REST * (performance.now() - began));
+    const { clusters, clients, peers, costs, alarms, quarantine } = await getJson("/v1/view/ledger");
+    // A ledger of a hundred thousand clients is asked rarely, and pages not all at once: what answers them has others to answer.
+    this.rest = Math.max(LATELY_MS, REST * (performance.now() - began)) * (0.75 + Math.random() / 2);
     this.clusters = clusters ?? this.clusters;
-    this.clients = clients?.items ?? this.clients;
-    this.peers = peers ?? this.peers;
-    this.costs = costs ?? this.costs;
-    this.alarms = alarms?.items ?? this.alarms;
-    this.quarantine = quarantine ?? this.quarantine;
+    this.clients = clients.items;
+    this.peers = peers;
+    this.costs = costs;
+    this.alarms = alarms.items;
+    this.quarantine = quarantine;
     (this.clusters?.clusters ?? []).forEach((/** @type {any} */ cluster, /** @type {number} */ place) => {
       for (const author of cluster.authors) this.clusterOf.set(author, place);
     });

@@ -4,14 +4,18 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fl_core.dag.acts import Act, ActKind, sign_act
+from fl_core.dag.genesis import Member
+from fl_core.dag.signature import public_key_of
 from fl_core.types import digest_of
 from fl_core.wire import v1
 from ledger_server.api.console import files
-from tests.builders import make_genesis, model
+from tests.builders import ISSUER, make_genesis, model
 from tests.serving import Server, serving
 
 VENDOR = Path(__file__).parents[2] / "ledger_server" / "console" / "vendor"
@@ -303,3 +307,55 @@ def test_only_hexadecimal_digits_are_searched_for(server: Server, text: str) -> 
 )
 def test_what_cannot_be_asked_for_is_refused(server: Server, query: dict[str, object]) -> None:
     assert server.client.get(v1.VIEW_DENSITY, params=query).status_code == 422
+
+
+def test_what_pages_share_is_what_its_own_routes_answer_and_is_sent_once(server: Server) -> None:
+    grown(server, 3)
+    shared = server.get(v1.VIEW_LEDGER)
+    found = shared.json()
+    for name, path in (
+        ("clusters", v1.CLUSTERS),
+        ("clients", v1.CLIENTS),
+        ("peers", v1.PEERS),
+        ("alarms", v1.ALARMS),
+        ("quarantine", v1.QUARANTINE),
+    ):
+        assert found[name] == server.get(path).json(), name
+    assert found["costs"]["transactions"] == 4
+    assert shared.headers["content-encoding"] == "gzip"
+    plain = server.client.get(v1.VIEW_LEDGER, headers={"accept-encoding": "identity"})
+    assert (plain.json(), "content-encoding" in plain.headers) == (found, False)
+    assert server.client.get(v1.VIEW_LEDGER, headers={"if-none-match": shared.headers["etag"]}).status_code == 304
+
+
+@pytest.fixture
+def founded(database_url: str, tmp_path: Path) -> Iterator[Server]:
+    """Of a ledger whose only member is this server."""
+    genesis = replace(make_genesis(), members=(Member(public_key_of(ISSUER), "here"),))
+    with serving(database_url, tmp_path, genesis=genesis) as running:
+        yield running
+
+
+def quarantine(server: Server, update: str) -> str:
+    """Quarantine an update, as this server's operator; the act's id."""
+    act = Act(ledger=server.ledger_id, number=1, created_at_ms=1, kind=ActKind.QUARANTINE, subject=f"update:{update}")
+    assert server.service.acts.admit(sign_act(act, ISSUER))
+    return act.id
+
+
+def test_what_pages_share_is_made_anew_once_members_have_decided_something(founded: Server) -> None:
+    server = founded
+    ids = grown(server, 2)
+    assert server.get(v1.VIEW_LEDGER).json()["quarantine"]["decisions"] == []
+    signed = quarantine(server, ids[1])
+    assert [each["act"] for each in server.get(v1.VIEW_LEDGER).json()["quarantine"]["decisions"]] == [signed]
+
+
+def test_tainted_updates_are_found_as_soon_as_something_is_quarantined(founded: Server) -> None:
+    server = founded
+    ids = grown(server, 3)
+    assert ids_of(server, tainted=True) == []
+    assert densities(server, tainted=True).found == 0
+    quarantine(server, ids[2])
+    assert ids_of(server, tainted=True) == ids[2:], "the update that is named, and what descends from it"
+    assert densities(server, tainted=True).found == 2
