@@ -32,7 +32,7 @@ def model_path(digest: Digest) -> str:
     return MODEL.format(digest=digest)
 
 
-class PeersOut(Answer):
+class PeersSeenOut(Answer):
     """How many transactions a server holds, and its peers as it sees them."""
 
     transactions: Count

@@ -75,12 +75,12 @@ async def announce(request: Request, peer: PeerDep, gossip: GossipDep) -> Respon
     return Response(status_code=204)
 
 
-@router.get(wire.PEERS, response_model=wire.PeersOut, dependencies=[CURRENT], summary="This server's peers")
+@router.get(wire.PEERS, response_model=wire.PeersSeenOut, dependencies=[CURRENT], summary="This server's peers")
 @requires(Access.PEER)
 async def get_peers(gossip: GossipDep, service: LatelyDep) -> Response:
     """What this server knows of its peers, for people who look at another one."""
     seen = [peer_out(state) for state in gossip.peers()[: wire.MAX_PEERS_SHOWN]]
-    return answer(wire.PeersOut(transactions=len(service.ledger), items=seen))
+    return answer(wire.PeersSeenOut(transactions=len(service.ledger), items=seen))
 
 
 @router.get(

@@ -158,13 +158,13 @@ class PeerLink:
         page = _parsed(wire.ChangesOut, answer)
         return Changes(tuple(map(TxId, page.ids)), page.next, page.more)
 
-    async def peers(self, *, within_s: float) -> wire.PeersOut:
+    async def peers(self, *, within_s: float) -> wire.PeersSeenOut:
         """How many transactions the peer holds, and its own peers as it sees them.
 
         Raises:
             LinkError: It does not say.
         """
-        return _parsed(wire.PeersOut, await self._exchange("GET", wire.PEERS, within_s=within_s))
+        return _parsed(wire.PeersSeenOut, await self._exchange("GET", wire.PEERS, within_s=within_s))
 
     async def announce(self, announcement: Announcement) -> None:
         """Send an announcement.

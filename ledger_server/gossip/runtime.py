@@ -585,7 +585,7 @@ class Gossip:
         """What is known of each peer, and which servers are left to others."""
         return self._contacts.states(is_banned=self._node.is_banned)
 
-    async def _peers_of(self, peer: PublicKey, within_s: float) -> wire.PeersOut:
+    async def _peers_of(self, peer: PublicKey, within_s: float) -> wire.PeersSeenOut:
         try:
             said = await self._links[peer].peers(within_s=within_s)
         except LinkError as error:

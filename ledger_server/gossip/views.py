@@ -22,7 +22,7 @@ class PeerView:
     """A peer, and what it said of itself and its peers; or why it did not."""
 
     peer: Peer
-    said: wire.PeersOut | None
+    said: wire.PeersSeenOut | None
     problem: str = ""
 
 
@@ -39,7 +39,7 @@ class PeerViews:
         self,
         *,
         peers: Callable[[], Sequence[Peer]],
-        ask: Callable[[PublicKey, float], Awaitable[wire.PeersOut]],
+        ask: Callable[[PublicKey, float], Awaitable[wire.PeersSeenOut]],
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._peers, self._ask, self._now_s = peers, ask, now_s

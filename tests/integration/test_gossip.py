@@ -295,10 +295,10 @@ def test_peers_are_asked_at_most_every_five_seconds_however_many_look() -> None:
     asked: list[str] = []
     at_s = [0.0]
 
-    async def ask(peer: PublicKey, _: float) -> gossip_v1.PeersOut:
+    async def ask(peer: PublicKey, _: float) -> gossip_v1.PeersSeenOut:
         asked.append(peer)
         await asyncio.sleep(0)
-        return gossip_v1.PeersOut(transactions=1, items=[])
+        return gossip_v1.PeersSeenOut(transactions=1, items=[])
 
     async def look() -> None:
         peer = Peer("bob", "http://127.0.0.1:1", public_key_of(key_from_seed(1)))
