@@ -5,6 +5,9 @@
 The environment is made anew in a temporary folder, with the packages that constraints.txt pins.
 """
 
+import base64
+import csv
+import hashlib
 import json
 import os
 import signal
@@ -43,6 +46,12 @@ found = [name for name in ("torch", "matplotlib", "pandas", "psycopg", "pytest",
 assert not found, f"the bare install brought {found}"
 """
 READY_WITHIN_S = 60.0
+ROOT = Path(__file__).resolve().parents[1]
+CONSOLE = (
+    (ROOT / "ledger_server/console", "ledger_server/console", ""),
+    (ROOT / "clients/js/src", "ledger_server/_client", "client/"),
+)
+"""The console's files: where they lie here, in the wheel, and under ``/ui/``."""
 
 
 def check_content(wheel: Path) -> None:
@@ -83,16 +92,34 @@ def wait_until_ready(process: subprocess.Popen[bytes], port: int) -> dict[str, o
 
 
 def check_console(wheel: Path, port: int) -> None:
-    """Every file of the console that the wheel holds is served as it is."""
+    """Every file of the console that this clone has is served with the SHA-256 that the wheel's RECORD states.
+
+    Others' files have those of ``vendor/files.json``, too; their licences, which are not served, lie in the wheel.
+    """
     with zipfile.ZipFile(wheel) as held:
-        for name in held.namelist():
-            folder, _, path = name.removeprefix("ledger_server/").partition("/")
-            if folder not in ("console", "_client") or not name.endswith((".js", ".css", ".html", ".svg")):
-                continue
-            url = f"http://127.0.0.1:{port}/ui/{'client/' * (folder == '_client')}{path}"
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                if answer.read() != held.read(name):
-                    sys.exit(f"error: {url} is not {name}")
+        recorded = recorded_digests(held, wheel)
+        vendor = "ledger_server/console/vendor"
+        for package in json.loads(held.read(f"{vendor}/files.json")):
+            for name, digest in package["files"].items():
+                if recorded.get(f"{vendor}/{name}") != digest:
+                    sys.exit(f"error: {wheel.name}: {name} is not the file that vendor/files.json has")
+    served = 0
+    for folder, place, prefix in CONSOLE:
+        for file in sorted(path for path in folder.rglob("*") if path.suffix in (".js", ".css", ".html", ".svg")):
+            path = file.relative_to(folder).as_posix()
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/ui/{prefix}{path}", timeout=5) as answer:
+                digest = hashlib.sha256(answer.read()).hexdigest()
+            if recorded.get(f"{place}/{path}") != digest:
+                sys.exit(f"error: /ui/{prefix}{path} is not what the wheel's RECORD says of {place}/{path}")
+            served += 1
+    print(f"console: {served} files served with their recorded SHA-256")
+
+
+def recorded_digests(held: zipfile.ZipFile, wheel: Path) -> dict[str, str]:
+    """What the wheel's RECORD says of its files: SHA-256 in hexadecimal, by name."""
+    lines = held.read(f"{wheel_stem(wheel)}.dist-info/RECORD").decode().splitlines()
+    rows = [(name, stated.removeprefix("sha256=")) for name, stated, _ in csv.reader(lines) if stated]
+    return {name: base64.urlsafe_b64decode(f"{stated}==").hex() for name, stated in rows}
 
 
 def main(dist: Path) -> None:
