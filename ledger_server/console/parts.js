@@ -49,7 +49,7 @@ export const Copy = ({ text, children }) => {
 export const Empty = ({ title, children }) => html`<div class="empty"><strong>${title}</strong>${children}</div>`;
 
 /**
- * A table that shows a page at a time and can be saved.
+ * A table that shows a page at a time, sorted by a column where a person asks for it, and can be saved.
  *
  * @param {{name: string, caption: string, head: {name: string, number?: boolean, text?: boolean}[], rows: any[][], plain: (string | number)[][],
  *          marked?: (row: number) => boolean, size?: number}} properties
@@ -58,18 +58,29 @@ export function Table({ name, caption, head, rows, plain, marked, size = 50 }) {
   const [page, setPage] = useState(0);
   const pages = Math.max(1, Math.ceil(rows.length / size));
   const at = Math.min(page, pages - 1);
+  const [sort, setSort] = useState(/** @type {{by: number, isDown: boolean} | null} */ (null));
+  const order = rows.map((_, row) => row);
+  if (sort) order.sort((a, b) => compare(plain[a][sort.by], plain[b][sort.by]) * (sort.isDown ? -1 : 1));
+  /** Up, down, and as it was. @param {number} by */
+  const turn = (by) => setSort(sort?.by !== by ? { by, isDown: Boolean(head[by].number) } : sort.isDown === Boolean(head[by].number) ? { by, isDown: !sort.isDown } : null);
   const kind = (/** @type {number} */ place) =>
     head[place].number ? "number" : head[place].text ? "text" : undefined;
   return html`<div class="wide" tabindex="0" role="group" aria-label=${caption}>
       <table>
         <caption>${caption}</caption>
         <thead>
-          <tr>${head.map((column, place) => html`<th scope="col" class=${kind(place)}>${column.name}</th>`)}</tr>
+          <tr>
+            ${head.map(
+              (column, place) => html`<th scope="col" class=${kind(place)} aria-sort=${sort?.by === place ? (sort.isDown ? "descending" : "ascending") : undefined}>
+                ${column.name && html`<button type="button" class="sort" onClick=${() => turn(place)}>${column.name}${sort?.by === place ? (sort.isDown ? " ▼" : " ▲") : ""}</button>`}
+              </th>`,
+            )}
+          </tr>
         </thead>
         <tbody>
-          ${rows.slice(at * size, (at + 1) * size).map(
-            (row, place) => html`<tr class=${marked?.(at * size + place) ? "taken" : undefined}>
-              ${row.map((cell, column) => html`<td class=${kind(column)}>${cell}</td>`)}
+          ${order.slice(at * size, (at + 1) * size).map(
+            (row) => html`<tr class=${marked?.(row) ? "taken" : undefined}>
+              ${rows[row].map((cell, column) => html`<td class=${kind(column)}>${cell}</td>`)}
             </tr>`,
           )}
         </tbody>
@@ -83,6 +94,9 @@ export function Table({ name, caption, head, rows, plain, marked, size = 50 }) {
       <button type="button" onClick=${() => save(`${name}.csv`, csv(head, plain), "text/csv")}>Save as CSV</button>
     </div>`;
 }
+
+/** Numbers by size, nothing last, and text by letters. @param {string | number} a @param {string | number} b */
+const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : a === "" || b === "" ? Number(a === "") - Number(b === "") : String(a).localeCompare(String(b)));
 
 /** @param {{name: string}[]} head @param {(string | number)[][]} rows */
 const csv = (head, rows) =>

@@ -169,3 +169,34 @@ def test_an_update_that_is_nowhere_is_said_to_be(browser: Browser, tmp_path: Pat
         page.goto(f"{live.url}/ui/#/elsewhere")
         expect(page.get_by_role("heading", level=1)).to_have_text("There is no such view")
         context.close()
+
+
+def test_a_table_is_sorted_by_a_column_up_down_and_as_it_was(browser: Browser, tmp_path: Path) -> None:
+    with ledger(tmp_path) as live, page_of(browser, live) as page:
+        taught(live, tmp_path)
+        opened(page, live, "updates", "Updates")
+        arrivals = page.locator("tbody td:first-child")
+        expect(arrivals.first).to_have_text("12")
+        heading = page.get_by_role("columnheader", name="learnt from")
+        heading.get_by_role("button").click()
+        expect(heading).to_have_attribute("aria-sort", "descending")
+        counts = [int(each) for each in page.locator("tbody td:nth-child(5)").all_inner_texts()]
+        assert counts == sorted(counts, reverse=True)
+        assert counts[0] > counts[-1]
+        heading.get_by_role("button").click()
+        expect(arrivals.first).to_have_text("0")
+        heading.get_by_role("button").click()
+        expect(arrivals.first).to_have_text("12")
+
+
+def test_a_clients_name_in_the_graph_and_its_row_in_the_matrix_lead_to_it(browser: Browser, tmp_path: Path) -> None:
+    with ledger(tmp_path) as live, page_of(browser, live) as page:
+        taught(live, tmp_path)
+        opened(page, live, "updates", "Updates")
+        expect(page.get_by_text("13 updates.")).to_be_visible()
+        page.get_by_role("application").click(position={"x": 40, "y": 14 + 22 * 1.5})  # genesis has the first lane
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Client key:")
+        opened(page, live, "clusters", "Clusters")
+        page.get_by_label("Who learns from whom; the table").click(position={"x": 40, "y": 5})
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Client key:")
+        expect(page.get_by_text("began with an average that others' models were part of")).to_be_visible()

@@ -68,6 +68,7 @@ export function Client({ ledger, one }) {
   const from = [...teachers].sort((a, b) => b[1] - a[1]);
   const measured = updates.filter((each) => each.metrics.accuracy !== undefined);
   const curve = [measured.map((each) => each.arrival), measured.map((each) => each.metrics.accuracy), measured.map((each) => each.metrics._own_accuracy ?? null)];
+  const helped = gain(ledger, measured);
   return html`<h1>Client <span class="mono">${authorName(one)}</span></h1>
     <div class="tools"><${Copy} text=${one}>Copy its id<//><a href=${`#/updates?author=${encodeURIComponent(one)}`}>Its updates in the graph</a>${(ledger.source?.kind ?? "server") === "server" && html`<a href=${`#/operate?part=quarantine&subject=${encodeURIComponent(one)}`}>Quarantine it …</a>`}</div>
     <dl>
@@ -77,7 +78,8 @@ export function Client({ ledger, one }) {
       ${affected && html`<dt>Quarantine</dt><dd class="bad">${affected.state}, ${count(affected.withheld)} of its updates withheld</dd>`}
       ${alarms.map((each) => html`<dt>Alarm: ${each.kind}</dt><dd class="bad">${each.detail} (${count(each.count)} times, last in <${Link} id=${each.update} />)</dd>`)}
     </dl>
-    ${curve[0].length > 1 && html`<h2>Accuracy on its own data</h2><${Chart} name="client" x="updates" data=${curve} series=${[{ name: "as published", colour: colour(cluster), width: 2 }, { name: "its own model before", colour: colour(1), dash: true }]} />`}
+    ${helped && html`<h2>Did learning from others help it?</h2><p class="said">${helped}</p>`}
+    ${curve[0].length > 1 && html`<h2>Accuracy on its own data</h2><${Chart} name="client" x="updates" data=${curve} series=${[{ name: "as published", colour: colour(cluster), width: 2 }, { name: "its own model before", colour: colour(-1), dash: true }]} />`}
     ${stays.length > 1 &&
     html`<h2>Its way between clusters</h2>
       <${Table} name="way" caption="Of those that it learnt from and that learnt from it, the cluster that most of them are in now." head=${[{ name: "from update", number: true }, { name: "to", number: true }, { name: "with cluster" }]}
@@ -89,4 +91,16 @@ export function Client({ ledger, one }) {
       : html`<p class="quiet">Nobody, in the updates that this page holds.</p>`}
     <h2>Its updates</h2>
     <${Updates} ledger=${ledger} updates=${updates.slice().reverse()} name="updates" caption="Newest first, as far as this page holds them." />`;
+}
+
+/** What its updates from others' models brought on its own data, in words. @param {Ledger} ledger @param {import("../ledger.js").Update[]} measured */
+function gain(ledger, measured) {
+  const isOthers = (/** @type {number} */ parent, /** @type {string} */ author) => parent > 0 && ledger.updates.get(parent)?.author !== author;
+  const changes = measured
+    .filter((each) => each.metrics._own_accuracy !== undefined && each.parents.some((parent) => isOthers(parent, each.author)))
+    .map((each) => each.metrics.accuracy - each.metrics._own_accuracy);
+  if (!changes.length) return "";
+  const [better, worse] = [changes.filter((each) => each > 0).length, changes.filter((each) => each < 0).length];
+  const mean = changes.reduce((sum, each) => sum + each, 0) / changes.length;
+  return `${count(changes.length)} of its updates began with an average that others' models were part of. After training, ${count(better)} were better on its own data than its model before, and ${count(worse)} worse: by ${mean < 0 ? "−" : "+"}${number(Math.abs(mean))} on average. Part of that is its own training.`;
 }

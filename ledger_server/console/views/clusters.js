@@ -95,9 +95,13 @@ function Matrix({ ledger, authors, counts }) {
     const [author, other] = [authors[row], authors[column]];
     setSaid(author && other ? `${authorName(author)} has averaged ${count(counts.get(author)?.get(other) ?? 0)} updates of ${authorName(other)}` : "");
   };
+  const open = (/** @type {any} */ event) => {
+    const author = authors[Math.floor((event.clientY - event.target.getBoundingClientRect().top) / cell)];
+    if (author) location.hash = `#/clients/${encodeURIComponent(author)}`;
+  };
   const pairs = authors.flatMap((author) => [...(counts.get(author) ?? [])].map(([other, times]) => [author, other, times]));
-  return html`<div class="wide" tabindex="0" role="group" aria-label="Who learns from whom"><canvas ref=${place} onPointerMove=${over} role="img" aria-label="Who learns from whom; the table below it has the figures"></canvas></div>
-    <p class="quiet" role="status">${said || "A row is a client that learns, a column one that it learns from; red lies across clusters. Only updates that this page holds are counted."}</p>
+  return html`<div class="wide" tabindex="0" role="group" aria-label="Who learns from whom"><canvas ref=${place} onPointerMove=${over} onClick=${open} role="img" aria-label="Who learns from whom; the table below it has the figures"></canvas></div>
+    <p class="quiet" role="status">${said || "A row is a client that learns, a column one that it learns from; red lies across clusters; a click opens the client. Only updates that this page holds are counted."}</p>
     <details><summary>As a table</summary>
       <${Table} name="approvals" caption="How often a client's updates were trained from another's." head=${[{ name: "learns" }, { name: "from" }, { name: "times", number: true }]}
         rows=${pairs.map(([author, other, times]) => [html`<${Author} ledger=${ledger} author=${author} />`, html`<${Author} ledger=${ledger} author=${other} />`, times])} plain=${pairs} />

@@ -115,6 +115,12 @@ export function Explorer({ ledger, filters }) {
     }
     return { best, x, y, width: box.width };
   };
+  /** The client whose name this is. @param {any} event */
+  const named = (event) => {
+    const box = event.target.getBoundingClientRect();
+    const row = Math.floor((event.clientY - box.top - TOP) / (scene.current?.lot ?? 1));
+    return lane === "client" && event.clientX - box.left < LEFT - 8 ? scene.current?.lanes[row]?.key : undefined;
+  };
   /** Of a density, half of what is shown around a place. @param {any} event */
   const closer = (event) => {
     const box = event.target.getBoundingClientRect();
@@ -181,7 +187,9 @@ export function Explorer({ ledger, filters }) {
           const wasDragged = drag.current?.moved;
           drag.current = null;
           if (wasDragged) return;
-          if (!density) choose(nearest(event).best);
+          const lane = named(event);
+          if (lane) location.hash = `#/clients/${encodeURIComponent(lane)}`;
+          else if (!density) choose(nearest(event).best);
           else if (axis === "order") closer(event);
         }}
         onDblClick=${(/** @type {any} */ event) => {
@@ -202,7 +210,7 @@ export function Explorer({ ledger, filters }) {
         : html`${count(shown.length)} updates${only ? ` of ${count(end - first)}` : ""}.
             ${lines > MOST_LINES ? " More lines than can be told apart: choose an update to see its own." : ""}
             ${chosen !== undefined
-              ? html` Chosen: <${Link} id=${filters.get("update")} />, which descends from ${count((past?.size ?? 1) - 1)} of them and went into ${count((future?.size ?? 1) - 1)}.`
+              ? html` Chosen: <${Link} id=${filters.get("update")} />, which descends from ${count((past?.size ?? 1) - 1)} of them and went into ${count((future?.size ?? 1) - 1)}; its page says from which it learnt directly, and why.`
               : " A line leads from each update to those that its training began from. Click one to see what it descends from, and who built on it."}`}
     </p>
     <h2>The same as a table</h2>

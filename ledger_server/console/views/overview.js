@@ -75,6 +75,7 @@ export function Overview({ ledger }) {
       <${Tile} value=${ledger.costs ? size(ledger.costs.storage_bytes) : "–"} what="stored here" more=${ledger.costs ? `${size(ledger.costs.model_bytes)} a model` : ""} to="#/costs" />
       <${Tile} value=${count(ledger.alarms.length)} what="alarms" more=${ledger.quarantine?.decisions.length ? `${ledger.quarantine.decisions.length} quarantined or erased` : "nothing quarantined"} to="#/clients" />
     </ul>
+    <p><a href="#/updates">Who learnt from whom?</a> <a href="#/clusters">Which clients belong together?</a> <a href=${ledger.source.kind === "simulation" ? "#/runs" : "#/training"}>Does it help?</a> And click any update: why was it trained from these models, and is it genuine?</p>
     ${curve[0].length > 1 &&
     html`<h2>Accuracy: mean of the clients' newest models, and its spread</h2>
       <${Chart} name="accuracy" x="updates" data=${curve} series=${[

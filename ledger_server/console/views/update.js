@@ -70,6 +70,7 @@ export function UpdatePage({ ledger, one }) {
           ${known.is_withheld && html`<dt>Withheld</dt><dd class="bad">Offered to nobody, because of a quarantine.</dd>`}
           ${known.alarms.map((/** @type {any} */ alarm) => html`<dt>Alarm: ${alarm.kind}</dt><dd class="bad">${alarm.detail}</dd>`)}
         </dl>
+        <h3>Is it genuine?</h3>
         <${Proof} said=${said} />
       </section>
     </div>
