@@ -21,7 +21,7 @@ from collections import Counter
 from ledger_server.api.console import files
 
 REST_S, REST = 4.0, 20
-PART = 1000
+PART = 500
 
 
 class Page:

@@ -20,8 +20,8 @@ from ledger_server.journal_index import EVERYTHING, Axis, Filter, JournalIndex, 
 from ledger_server.reading import LedgerView
 from ledger_server.store.stored import StoredTransaction
 
-MOST: Final = 1_000
-"""Updates of one part: some 40 ms of a core."""
+MOST: Final = 500
+"""Updates of one part: some 20 ms of a core."""
 _KEPT_BYTES: Final = 16 << 20
 _MOST_NAMES: Final = 24
 """Metrics of one part, those that most of its updates state: authors may name as many as they like."""

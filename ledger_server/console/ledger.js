@@ -19,7 +19,8 @@ import { follow, getJson, Refused, SILENT_MS } from "./api.js";
  * @property {Record<string, number>} metrics
  */
 
-export const PART = 1000;
+const PART = 500;
+const WHOLE = 4000; // of a longer part, evenly spaced updates are asked for
 const MOST = 20_000;
 const AGAIN_MS = 3000;
 const REDRAW_MS = 100; // events are shown ten times a second at most
@@ -288,8 +289,17 @@ export class Ledger {
    * @param {number} first @param {number} end
    * @returns {Promise<Update[]>}
    */
-  part(first, end) {
-    const path = `/v1/view/updates?first=${Math.max(0, first)}&end=${end}&most=${PART}`;
+  async part(first, end) {
+    const from = Math.max(0, first);
+    const step = end - from > WHOLE ? end - from : PART;
+    const pieces = [];
+    for (let start = from; start < end; start += step) pieces.push(this.piece(start, Math.min(start + step, end)));
+    return (await Promise.all(pieces)).flat();
+  }
+
+  /** @param {number} first @param {number} end @returns {Promise<Update[]>} */
+  piece(first, end) {
+    const path = `/v1/view/updates?first=${first}&end=${end}&most=${PART}`;
     const asked = this.asked.get(path) ?? getJson(path).then((page) => this.take(page));
     this.asked.set(path, asked);
     void asked.catch(() => {}).finally(() => this.asked.delete(path));

@@ -32,11 +32,18 @@ export function meanOver(updates, metric, x) {
   /** @type {Map<string, number>} */
   const held = new Map();
   const columns = /** @type {number[][]} */ ([[], [], [], []]);
+  // Sums are kept up, as this is drawn ten times a second; of differences from the first value, or large ones would round.
+  let [sum, squares, first] = [0, 0, NaN];
   for (const update of updates) {
     const value = update.metrics[metric];
     if (value === undefined) continue;
-    held.set(update.author, value);
-    const { mean, deviation } = spread([...held.values()]);
+    if (!held.size) first = value;
+    const [now, before] = [value - first, held.get(update.author) ?? 0];
+    held.set(update.author, now);
+    sum += now - before;
+    squares += now ** 2 - before ** 2;
+    const mean = first + sum / held.size;
+    const deviation = Math.sqrt(Math.max(0, squares / held.size - (sum / held.size) ** 2));
     columns[0].push(x(update));
     columns[1].push(mean);
     columns[2].push(mean - deviation);
