@@ -165,6 +165,7 @@ class Aggregates:
 
     def _computed(self, nodes: list[Node], beside: Beside, *, whole: bool = False) -> bytes:
         digests = [node.model_digest for node in nodes]
+        self._models.read_together(each for each in digests if each not in beside.vectors)
         with self._models.sources(digests, beside=beside.vectors, whole=whole) as sources:
             # A model read from the store is hashed on the way, front to back, so by one thread.
             parallel = all(isinstance(source, ArraySource) for source in sources)

@@ -23,6 +23,8 @@ from ledger_server.store.journal import Store
 
 _CHECKED_VALUES: Final = 1 << 20
 """Values read at a time where they are only hashed."""
+_TOGETHER_BYTES: Final = 16 << 20
+"""Models that are read by one question to the store, 64 of 0.1 MB and more."""
 
 
 class ModelCorruptError(DagAcflError):
@@ -93,9 +95,14 @@ class CachedModelStore:
         return stored
 
     def read_together(self, digests: Iterable[Digest]) -> None:
-        """Have small models in memory, read faster than one by one where the store can; some may lack afterwards."""
+        """Have small models in memory, read faster than one by one where the store can; some may lack afterwards.
+
+        None is read where all of them would fill memory.
+        """
         missing = [digest for digest in digests if self.cached(digest) is None]
-        for digest, data in self._store.small_models(missing).items() if missing else ():
+        if not missing or len(missing) * self._layout.nbytes > _TOGETHER_BYTES:
+            return
+        for digest, data in self._store.small_models(missing).items():
             if digest_of(data) == digest:  # else whoever asks for it finds out
                 self.put(digest, data)
 

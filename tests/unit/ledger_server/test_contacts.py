@@ -62,7 +62,10 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     ("code", "line"),
     [
         ("peer-unknown", "401 peer-unknown: this server is no member that it knows"),
-        ("peer-signature-stale", "401 peer-signature-stale: it has just started, or its clock and this server's differ by more than 60 s"),
+        (
+            "peer-signature-stale",
+            "401 peer-signature-stale: it has just started, or its clock and this server's differ by more than 60 s",
+        ),
         ("peer-banned", "403 peer-banned: it takes nothing from this server any more"),
         ("peer-wrong-recipient", "403 peer-wrong-recipient: it has another key"),
         ("internal-error", "500 internal-error"),
