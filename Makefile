@@ -33,7 +33,7 @@ DIST := dist
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format types contracts migrations wheel docs site extras bench bench-peers experiments faults containers trackers openapi js console console-slow frameworks flower house ci constraints clean
+.PHONY: help demo test lint format types contracts migrations wheel docs site extras bench bench-peers experiments faults containers trackers openapi js console console-slow console-pictures frameworks flower house ci constraints clean
 
 help: ## Show this
 	@echo "DAG-ACFL: federated learning without a coordinator, without rounds, without a preset number of clusters"
@@ -113,6 +113,9 @@ console: $(VENV)-console/.installed $(VENV)-js/.installed ## The console in Chro
 
 console-slow: $(VENV)-console/.installed ## What of the console takes minutes: every view of a ledger of 10,000 updates
 	@$(VENV)-console/bin/python -m pytest -q --timeout 600 -p no:cacheprovider tests/browser/slow/*.py $(ARGS)
+
+console-pictures: $(VENV)-console/.installed ## The pictures of docs/console.md, drawn anew of a demo and a simulation (two minutes)
+	@$(VENV)-console/bin/python docs/pictures.py
 
 frameworks: $(VENV)-frameworks/.installed ## The examples with scikit-learn, Lightning and Hugging Face (an environment beside .venv)
 	@$(VENV)-frameworks/bin/python -m pytest -q -n 2 --noconftest tests/docs/framework_examples.py $(ARGS)

@@ -28,7 +28,7 @@ export function Runs({ ledger, filters }) {
   const lines = filters.get("lines") ?? "method";
   const { data, series } = curves(these, figure, over, lines);
   return html`<h1>Runs of ${name}</h1>
-    <p>${count(runs.length)} of a simulation, with made-up clients in virtual time on one machine. ${
+    <p>${count(runs.length)} ${runs.length === 1 ? "run" : "runs"} of a simulation: many clients on one machine, in virtual time. ${
       shown
         ? html`The other views show the ledger of <code>${shown}</code>: its updates, signatures and servers are the simulation's own. Models that nobody can be offered any more were dropped, clients state no figures, and selections are kept in <code>evidence.jsonl</code> in its folder.`
         : "None of them has left a ledger: methods such as FedAvg have curves alone, and a run leaves its ledger when it ends."

@@ -108,7 +108,7 @@ function Proof({ said }) {
     void check(said).then(setProof);
   }, [said.id]);
   if (!proof) return html`<p class="quiet">Checking signatures …</p>`;
-  return html`<ul aria-label="What this browser has checked">
+  return html`<ul class="checks" aria-label="What this browser has checked">
     ${proof.map(([state, words]) => html`<li class=${state}>${state === "good" ? "✓" : state === "bad" ? "✗" : "–"} ${words}</li>`)}
   </ul>`;
 }
