@@ -73,6 +73,7 @@ function Matrix({ ledger, authors, counts }) {
     const soft = getComputedStyle(document.documentElement).getPropertyValue("--soft").trim();
     authors.forEach((author, row) => {
       if (edge > 50) {
+        pen.globalAlpha = 1;
         pen.fillStyle = colour(ledger.cluster(author));
         pen.fillText(authorName(author), 2, cell * (row + 0.5), edge - 8);
       }

@@ -75,7 +75,7 @@ export function UpdatePage({ ledger, one }) {
       </section>
     </div>
     ${evidence && html`<${Why} ledger=${ledger} said=${said} known=${known} evidence=${evidence} />`}
-    ${!evidence && !isGenesis && html`<h2>Why these models?</h2><p>It was trained from ${said.parents.length === 1 ? "one model, without a selection" : "these models"}: ${said.parents.map((/** @type {string} */ each) => html`<${Link} id=${each} /> `)}</p>`}
+    ${!evidence && !isGenesis && html`<h2>Why these models?</h2><p>It was trained from ${said.parents.length === 1 ? "one model, without a selection" : "these models"}: ${said.parents.map((/** @type {string} */ each) => html`<${Link} id=${each} /> `)}${ledger.source.kind === "simulation" ? html`What it chose from stands in <code>evidence.jsonl</code>, in the run's folder.` : ""}</p>`}
     ${!isGenesis && html`<${Lineage} ledger=${ledger} said=${said} known=${known} />`}`;
 }
 
