@@ -61,7 +61,7 @@ export function Overview({ ledger }) {
   const accuracies = clients.map((each) => each.metrics.accuracy).filter((each) => each !== undefined);
   const accuracy = accuracies.length ? spread(accuracies) : null;
   const active = clients.filter((each) => shownAt - each.at < ACTIVE_MS).length;
-  const lately = updates.filter((each) => shownAt - each.at < 60_000).length;
+  const lately = updates.filter((each) => each.parents.length && shownAt - each.at < 60_000).length;
   const peers = ledger.peers?.items ?? [];
   const reached = peers.filter((/** @type {any} */ each) => each.is_reachable).length;
   const curve = meanOver(updates, "accuracy", (each) => each.arrival);
