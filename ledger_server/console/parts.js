@@ -52,9 +52,9 @@ export const Empty = ({ title, children }) => html`<div class="empty"><strong>${
  * A table that shows a page at a time, sorted by a column where a person asks for it, and can be saved.
  *
  * @param {{name: string, caption: string, head: {name: string, number?: boolean, text?: boolean}[], rows: any[][], plain: (string | number)[][],
- *          marked?: (row: number) => boolean, size?: number}} properties
+ *          marked?: (row: number) => boolean, size?: number, more?: string[]}} properties `more`: columns of the CSV alone.
  */
-export function Table({ name, caption, head, rows, plain, marked, size = 50 }) {
+export function Table({ name, caption, head, rows, plain, marked, size = 50, more = [] }) {
   const [page, setPage] = useState(0);
   const pages = Math.max(1, Math.ceil(rows.length / size));
   const at = Math.min(page, pages - 1);
@@ -91,7 +91,7 @@ export function Table({ name, caption, head, rows, plain, marked, size = 50 }) {
       html`<button type="button" disabled=${at === 0} onClick=${() => setPage(at - 1)}>Previous</button>
         <span>Page ${at + 1} of ${pages}</span>
         <button type="button" disabled=${at === pages - 1} onClick=${() => setPage(at + 1)}>Next</button>`}
-      <button type="button" onClick=${() => save(`${name}.csv`, csv(head, plain), "text/csv")}>Save as CSV</button>
+      <button type="button" onClick=${() => save(`${name}.csv`, csv([...head, ...more.map((each) => ({ name: each }))], plain), "text/csv")}>Save as CSV</button>
     </div>`;
 }
 

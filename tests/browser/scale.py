@@ -129,6 +129,11 @@ def test_all_of_many_are_drawn_as_a_density_and_a_click_leads_closer(
         expect(page.get_by_text("10,001 updates, in")).to_be_visible()
         eventually_painted(page, 100_000)
         expect(page.get_by_role("cell", name="250", exact=True)).to_have_count(AUTHORS)
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Save as CSV").click()
+        head, *rows = (line.split(",") for line in saved.value.path().read_text().split())
+        assert {len(row) for row in rows} == {len(head)}
+        assert sum(int(number) for row in rows for number in row[3:]) == UPDATES + 1
         with LedgerReader(live.url) as reader:
             clusters = len(reader.clusters().clusters)
         for lane, rows in (("server", 1), ("cluster", clusters + 1)):

@@ -35,13 +35,18 @@ export function drawDensity(pen, lanes, columns, { left, top, width, lot }) {
   pen.globalAlpha = 1;
 }
 
-/** @param {{lanes: Lane[], found: number, leftOut: number, by: string}} properties */
-export const Counts = ({ lanes, found, leftOut, by }) =>
-  html`<${Table} name="updates-by-lane" caption=${`How many updates each has${leftOut ? `; ${count(leftOut)} with fewer are left out` : ""}. The CSV has them column by column.`}
-    head=${[{ name: by }, { name: "updates", number: true }, { name: "share", number: true }]}
+/** @param {{lanes: Lane[], density: any, by: string}} properties */
+export const Counts = ({ lanes, density, by }) => {
+  const { columns, low, high, found, left_out: leftOut } = density;
+  const begins = Array.from({ length: columns }, (_, column) => String(Math.ceil(low + ((high - low + 1) * column) / columns)));
+  return html`<${Table} name="updates-by-lane" caption=${`How many updates each has${leftOut ? `; ${count(leftOut)} with fewer are left out` : ""}. The CSV has them column by column.`}
+    head=${[{ name: by }, { name: "updates", number: true }, { name: "share", number: true }]} more=${begins}
     rows=${lanes.map((lane) => [
       by === "client" ? html`<a class="mono" href=${`#/clients/${encodeURIComponent(lane.key)}`}>${lane.name}</a>` : lane.name,
       count(lane.updates),
       `${((100 * lane.updates) / found).toFixed(1)} %`,
     ])}
-    plain=${lanes.map((lane) => [lane.key, lane.updates, lane.updates / found, ...Array(lane.start).fill(0), ...lane.counts])} />`;
+    plain=${lanes.map((lane) => [
+      lane.key, lane.updates, lane.updates / found, ...Array(lane.start).fill(0), ...lane.counts, ...Array(columns - lane.start - lane.counts.length).fill(0),
+    ])} />`;
+};

@@ -215,7 +215,7 @@ export function Explorer({ ledger, filters }) {
     </p>
     <h2>The same as a table</h2>
     ${density
-      ? html`<${Counts} lanes=${lanesOf(density, ledger, lane)} found=${density.found} leftOut=${density.left_out} by=${lane} />`
+      ? html`<${Counts} lanes=${lanesOf(density, ledger, lane)} density=${density} by=${lane} />`
       : html`<${Updates} ledger=${ledger} updates=${shown.slice().reverse()} name="updates" caption="Newest first." marked=${(/** @type {number} */ row) => shown[shown.length - 1 - row]?.arrival === chosen} />`}`;
 }
 
