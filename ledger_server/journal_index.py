@@ -7,7 +7,7 @@ read on with each question.
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,24 @@ class Filter:
 
 
 EVERYTHING: Final = Filter()
+
+
+class Density(NamedTuple):
+    """How many updates there are where.
+
+    Attributes:
+        found: How many there are together.
+        low: What the first column begins with.
+        high: What the last one ends with.
+        lanes: Those with the most updates.
+        left_out: How many lanes more there are.
+    """
+
+    found: int
+    low: int
+    high: int
+    lanes: list[v1.LaneOut]
+    left_out: int
 
 
 class JournalIndex:
@@ -136,25 +154,35 @@ class JournalIndex:
 
     def density(
         self,
-        found: Places,
+        first: int,
+        end: int,
+        only: Filter,
         *,
         by: Lanes,
         over: Axis,
         columns: int,
         clusters: Sequence[Sequence[str]] = (),
-    ) -> tuple[int, int, list[v1.LaneOut], int]:
-        """How many of these updates each lane has in each column.
+    ) -> Density:
+        """How many of the updates that are asked for each lane has in each column.
 
-        Returns:
-            What the first column begins with and the last one ends with, the lanes with the most updates, and how many
-            lanes are left out.
+        Args:
+            first: As ``find`` has it.
+            end: Likewise.
+            only: Likewise.
+            by: What a lane is of.
+            over: What columns divide evenly, from the least to the greatest.
+            columns: How many there are.
+            clusters: Their members, where lanes are of clusters.
         """
+        end = min(end, self._length)
+        found = np.arange(first, end) if only == EVERYTHING else self.find(first, end, only)
+        rows = self._rows[first:end] if only == EVERYTHING else self._rows[found]
         if not len(found):
-            return 0, 0, [], 0
-        values: Places = found if over == "order" else self._rows[_AXES[over]][found]
+            return Density(0, 0, 0, [], 0)
+        values: Places = found if over == "order" else rows[_AXES[over]]
         low, high = int(values.min()), int(values.max())
         column = ((values - low) * (columns / (high - low + 1))).astype(np.int32)
-        lane, names = self._lanes(found, by, clusters)
+        lane, names = self._lanes(rows, by, clusters)
         each = np.bincount(lane, minlength=len(names))
         kept = np.argsort(-each, kind="stable")[: min(MOST_LANES, np.count_nonzero(each))]
         place = np.full(len(names), len(kept), dtype=np.int32)  # the others come together, behind
@@ -164,16 +192,16 @@ class JournalIndex:
         lanes = [
             _lane_out(names[number], int(each[number]), counts) for number, counts in zip(kept, shown, strict=True)
         ]
-        return low, high, lanes, int(np.count_nonzero(each)) - len(kept)
+        return Density(len(found), low, high, lanes, int(np.count_nonzero(each)) - len(kept))
 
     def _lanes(
-        self, found: Places, by: Lanes, clusters: Sequence[Sequence[str]]
+        self, rows: npt.NDArray[Any], by: Lanes, clusters: Sequence[Sequence[str]]
     ) -> tuple[npt.NDArray[np.int32], list[str]]:
         """The number of each update's lane, and the lanes' names."""
         if by == "server":
-            server: npt.NDArray[np.int32] = self._rows["server"][found]
+            server: npt.NDArray[np.int32] = rows["server"]
             return server, [key.hex() for key in [*self._servers]]
-        author: npt.NDArray[np.int32] = self._rows["author"][found]
+        author: npt.NDArray[np.int32] = rows["author"]
         if by == "author":
             return author, [*self._names]
         of = {name: place for place, cluster in enumerate(clusters) for name in cluster}

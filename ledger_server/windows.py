@@ -102,21 +102,20 @@ class Windows:
             return None
 
         def count() -> str:
-            found = self._index.find(first, end, asked)
-            divided = min(columns, end - first)
             members = [] if clusters is None else [cluster.authors for cluster in clusters.clusters]
-            low, high, lanes, left_out = self._index.density(found, by=by, over=over, columns=divided, clusters=members)
+            divided = min(columns, end - first)
+            counted = self._index.density(first, end, asked, by=by, over=over, columns=divided, clusters=members)
             return v1.DensityViewOut(
                 ledger=self._view.id,
                 transactions=length,
                 first=first,
                 end=end,
-                found=len(found),
-                low=low,
-                high=high,
+                found=counted.found,
+                low=counted.low,
+                high=counted.high,
                 columns=divided,
-                lanes=lanes,
-                left_out=left_out,
+                lanes=counted.lanes,
+                left_out=counted.left_out,
             ).model_dump_json()
 
         if asked.tainted:  # as members decide, whatever arrives
