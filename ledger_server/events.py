@@ -35,10 +35,16 @@ class Listeners:
     def wake(self) -> None:
         """Tell everyone that there is something new; callable from any thread."""
         with self._lock:
-            waiting = list(self._loops.items())
-        for news, loop in waiting:
+            loops = {*self._loops.values()}
+        for loop in loops:
             with suppress(RuntimeError):  # the loop is closed: its listeners are gone, the transaction is stored
-                loop.call_soon_threadsafe(news.set)
+                loop.call_soon_threadsafe(self._wake, loop)
+
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            waiting = [news for news, its in self._loops.items() if its is loop]
+        for news in waiting:
+            news.set()
 
     def close(self) -> None:
         """End every listener's stream, and those of who comes later; callable from any thread."""

@@ -1,7 +1,8 @@
 """Live events: every admitted transaction as a server-sent event, resumable by ``Last-Event-ID``, and what is odd.
 
-Pages that draw the ledger are told ten times a second at most, of all that has come since in one event. They are told
-at the same times, so that it is made once for all of them.
+Pages that draw the ledger are told ten times a second at most, of all that has come since in one event. What they are
+told is settled for all of them at the same times, so that it is made once; it is sent to one after another, so that a
+publication never waits until all of them have it.
 """
 
 import asyncio
@@ -28,6 +29,9 @@ _HEARTBEAT_S: Final = 15.0
 _ALIVE: Final = ": alive\n\n"
 _PAGE: Final = 100
 _TOLD_EVERY_S: Final = 0.1
+_APART_S: Final = 0.001
+_LAST_S: Final = 0.06
+"""Pages are told so long behind one another, and none later than that."""
 
 
 @router.get(
@@ -102,15 +106,17 @@ async def _stream(service: LedgerService, cursors: Cursors, arrival: int) -> Asy
 async def _columns(service: LedgerService, cursors: Cursors, arrival: int) -> AsyncIterator[str]:
     now_s = asyncio.get_running_loop().time
     with service.listeners.listening() as news:
+        behind_s = min(_LAST_S, _APART_S * len(service.listeners))
         yield _connected(cursors, arrival)
         while not service.listeners.closed:
             news.clear()
-            while (length := len(service.ledger)) > arrival + 1:
-                first, end = arrival + 1, min(length, arrival + 1 + MOST)
+            while len(service.ledger) > arrival + 1:
+                await asyncio.sleep(_TOLD_EVERY_S - now_s() % _TOLD_EVERY_S)
+                first, end = arrival + 1, min(len(service.ledger), arrival + 1 + MOST)
+                await asyncio.sleep(behind_s)
                 data = await service.news.of(first, end)
                 arrival = end - 1
                 yield f"id: {cursors.encode(arrival)}\nevent: updates\ndata: {data}\n\n"
-                await asyncio.sleep(_TOLD_EVERY_S - now_s() % _TOLD_EVERY_S)
             if not await _is_woken(news):
                 yield _ALIVE
 

@@ -23,7 +23,7 @@ const PART = 500;
 const WHOLE = 4000; // of a longer part, evenly spaced updates are asked for
 const MOST = 20_000;
 const AGAIN_MS = 3000;
-const REDRAW_MS = 100; // events are shown ten times a second at most
+const REDRAW_MS = 30; // what comes together is shown together; events come ten times a second at most
 const LATELY_MS = 4000; // clients, clusters, peers and costs are asked again so long after something new at the earliest,
 const REST = 20; // and so many times as long as their answers took
 
