@@ -293,7 +293,8 @@ export class Ledger {
     const from = Math.max(0, first);
     const step = end - from > WHOLE ? end - from : PART;
     const pieces = [];
-    for (let start = from; start < end; start += step) pieces.push(this.piece(start, Math.min(start + step, end)));
+    for (let start = from; start < end && (start === from || start < this.length); start += step) // there is nothing beyond
+      pieces.push(this.piece(start, Math.min(start + step, end)));
     return (await Promise.all(pieces)).flat();
   }
 
