@@ -72,6 +72,7 @@ export function Explorer({ ledger, filters }) {
   const shown = (isHeld ? ledger.between(first, end) : found.updates).filter(
     (each) => each.arrival < end && (!isTipsThen || !ledger.children.get(each.arrival)?.some((other) => other < ledger.end)),
   );
+  const lines = shown.reduce((sum, each) => sum + each.parents.length, 0);
   const past = chosen === undefined ? null : ledger.lineage(chosen, "past");
   const future = chosen === undefined ? null : ledger.lineage(chosen, "future");
 
@@ -82,7 +83,7 @@ export function Explorer({ ledger, filters }) {
       scene.current = density
         ? sceneOf(lanesOf(density, ledger, lane))
         : arrange(ledger, shown, held.clientWidth, { axis, lane, first, end });
-      draw(held, ledger, scene.current, { chosen, past, future, over: over?.arrival, density, axis });
+      draw(held, ledger, scene.current, { chosen, past, future, over: over?.arrival, density, axis, lines });
     };
     paint();
     const fit = new ResizeObserver(paint);
@@ -163,7 +164,6 @@ export function Explorer({ ledger, filters }) {
       keys[event.key]();
     }
   };
-  const lines = shown.reduce((sum, each) => sum + each.parents.length, 0);
   return html`<h1>Updates</h1>
     <div class="tools">
       <${Choice} name="x" label="Across" value=${axis} options=${AXES} />
@@ -347,9 +347,9 @@ const sceneOf = (lanes) => {
 
 /**
  * @param {HTMLCanvasElement} canvas @param {Ledger} ledger @param {Scene} scene
- * @param {{chosen?: number, past: Map<number, number> | null, future: Map<number, number> | null, over?: number, density: any, axis: string}} marks
+ * @param {{chosen?: number, past: Map<number, number> | null, future: Map<number, number> | null, over?: number, density: any, axis: string, lines: number}} marks
  */
-function draw(canvas, ledger, scene, { chosen, past, future, over, density, axis }) {
+function draw(canvas, ledger, scene, { chosen, past, future, over, density, axis, lines }) {
   const width = canvas.clientWidth;
   const scale = devicePixelRatio || 1;
   const tall = `${scene.height}px`;
@@ -382,7 +382,6 @@ function draw(canvas, ledger, scene, { chosen, past, future, over, density, axis
     pen.textAlign = "left";
     return;
   }
-  const lines = scene.updates.reduce((sum, each) => sum + each.parents.length, 0);
   const isOn = (/** @type {number} */ each) => chosen === undefined || past?.has(each) || future?.has(each);
   if (lines <= MOST_LINES)
     for (const update of scene.updates) {
