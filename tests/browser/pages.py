@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from fl_client import LedgerClient, Participant, ParticipantState
 from fl_core.dag.building import build_update
 from fl_core.dag.figures import Figures, Step
+from fl_core.types import TxId
 from ledger_server.app import create_app
 from ledger_server.settings import load_settings
 from ledger_server.store import open_store
@@ -52,10 +53,10 @@ def taught(live: Live, folder: Path, *, clients: int = 4, steps: int = 3) -> lis
     return ids
 
 
-def filled(url: str, folder: Path, *, updates: int, authors: int = 20) -> list[str]:
+def filled(url: str, folder: Path, *, updates: int, authors: int = 20) -> list[TxId]:
     """Write updates into a new ledger's journal, a minute apart, each upon its author's newest and another's; their ids."""
     keys = [key_from_seed(100 + number) for number in range(authors)]
-    ids, entries = list[str](), list[Entry]()
+    ids, entries = list[TxId](), list[Entry]()
     with open_store(url, data_dir=folder) as store:
         held = store.genesis()
         assert held is not None

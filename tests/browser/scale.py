@@ -9,58 +9,17 @@ import pytest
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
 from fl_client import LedgerReader
-from fl_core.dag.building import build_update
-from fl_core.dag.figures import Figures, Step
 from fl_core.node import Publication
 from fl_core.types import TxId
 from ledger_server.app import create_app
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import load_settings
-from ledger_server.store import open_store
-from ledger_server.store.appending import Entry
-from ledger_server.store.stored import StoredTransaction
-from tests.browser.pages import opened, page_of
-from tests.builders import CREATED_AT_MS, ISSUER, author_of, key_from_seed, make_genesis, model, new_secret
+from tests.browser.pages import filled, opened, page_of
+from tests.builders import ISSUER, author_of, key_from_seed, make_genesis, model, new_secret
 from tests.live import Live, eventually, run_app
 from tests.serving import prepare
 
 AUTHORS, UPDATES = 40, 10_000
-MINUTE_MS = 60_000
-
-
-def fill(url: str, folder: Path, genesis: TxId) -> list[TxId]:
-    """As many updates, a minute apart: authors in turn, each upon its own newest and the one before; their ids."""
-    keys = [key_from_seed(100 + number) for number in range(AUTHORS)]
-    newest, ids, entries = [genesis] * AUTHORS, [genesis], list[Entry]()
-    with open_store(url, data_dir=folder) as store:
-        first = store.transactions([genesis])[0].transaction
-        for place in range(1, UPDATES + 1):
-            number = place % AUTHORS
-            parents = tuple(sorted({newest[number], newest[number - 1]}))
-            unsigned = build_update(
-                ledger=genesis,
-                author=author_of(keys[number]),
-                sequence=place // AUTHORS,
-                created_at_ms=CREATED_AT_MS,
-                num_examples=100,
-                start=first.header.model_digest,
-                model_digest=first.header.model_digest,
-                model_size=first.header.model_size,
-                parents=parents,
-                metrics={"accuracy": place / UPDATES},
-            )
-            at_ms = CREATED_AT_MS + MINUTE_MS * place
-            sealed = unsigned.issue(
-                ISSUER, author_signature=unsigned.sign_as_author(keys[number]), received_at_ms=at_ms
-            )
-            newest[number] = sealed.id
-            ids.append(sealed.id)
-            figures = Figures(1.0, Step(1.0, (1.0,)), (1 / len(parents),) * len(parents)).encode()
-            entries.append(Entry(StoredTransaction(place, sealed, figures, at_ms), None, None))
-            if len(entries) == 1000:
-                assert store.append_all(entries)
-                entries = []
-    return ids
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +28,8 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, list[T
     folder = tmp_path_factory.mktemp("old")
     url = f"sqlite:///{folder / 'ledger.sqlite3'}"
     settings = load_settings(data_dir=folder / "server", database_url=url)
-    ids = fill(url, settings.data_dir, prepare(url, settings.data_dir, genesis=make_genesis()))
+    genesis = prepare(url, settings.data_dir, genesis=make_genesis())
+    ids = [genesis, *filled(url, settings.data_dir, updates=UPDATES, authors=AUTHORS)]
     with run_app(create_app(settings, key=ISSUER), settings) as live:
         yield live, ids
 
