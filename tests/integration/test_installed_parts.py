@@ -94,7 +94,8 @@ def test_what_an_installed_part_raises_is_a_503_that_names_it(
         answer = http.post(SELECTIONS, content=asked_with, headers={"content-type": MODEL_MEDIA_TYPE})
     assert (answer.status_code, answer.json()["type"]) == (503, "/problems/part-failed")
     assert answer.json()["detail"] == said
-    assert [(each.__dict__["reason"], each.exc_info) for each in caplog.records] == [(said, None)]
+    failures = [each for each in caplog.records if each.levelno >= logging.ERROR]  # a request before may be told late
+    assert [(each.__dict__["reason"], each.exc_info) for each in failures] == [(said, None)]
     with LedgerClient(live.url, key=key_from_seed(9)) as client, pytest.raises(PartFailedError) as refused:
         client.select(model=asked_with)
     assert str(refused.value) == said
