@@ -5,6 +5,7 @@
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [720, 400, 64, 16, 16, 48];
 const LEGEND_ROW = 18;
 const LEGEND_COLUMNS = 4;
+const MOST_TICKS = 10;
 
 /** @param {unknown} text */
 const escaped = (text) => String(text).replace(/[&<>"]/g, (each) => `&#${each.charCodeAt(0)};`);
@@ -15,7 +16,9 @@ function ticks(low, high) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough) ?? rough;
   const found = [];
-  for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) found.push(Number(at.toPrecision(12)));
+  const first = Math.ceil(low / step) * step;
+  // Counted, not added up: a step that is nothing beside a large value would lead nowhere, for ever.
+  for (let count = 0; count <= MOST_TICKS && first + count * step <= high + step * 1e-9; count++) found.push(Number((first + count * step).toPrecision(12)));
   return found;
 }
 

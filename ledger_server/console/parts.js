@@ -99,10 +99,13 @@ export function Table({ name, caption, head, rows, plain, marked, size = 50, mor
 const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : a === "" || b === "" ? Number(a === "") - Number(b === "") : String(a).localeCompare(String(b)));
 
 /** @param {{name: string}[]} head @param {(string | number)[][]} rows */
-const csv = (head, rows) =>
-  [head.map((column) => column.name), ...rows]
-    .map((row) => row.map((cell) => (/[",\n]/.test(String(cell)) ? `"${String(cell).replaceAll('"', '""')}"` : cell)).join(","))
-    .join("\r\n") + "\r\n";
+export const csv = (head, rows) => [head.map((column) => column.name), ...rows].map((row) => row.map(inCsv).join(",")).join("\r\n") + "\r\n";
+
+/** Text that somebody else chose and that a spreadsheet would run as a formula stands behind an apostrophe. @param {string | number} cell */
+const inCsv = (cell) => {
+  const text = typeof cell === "string" && /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : String(cell);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+};
 
 /**
  * Lines over x, by uPlot; a change of the data moves neither zoom nor selection.
