@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import RedirectResponse
 
 from fl_core.wire import v1
@@ -226,6 +227,7 @@ def create_console(settings: Settings, source: Callable[[], v1.ViewSourceOut]) -
     app.add_api_route(v1.VIEW_SOURCE, views.get_source)
     app.add_api_route("/", lambda: RedirectResponse("/ui/"))
     register(app, rejected=app.state.server.metrics.rejected)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])  # no page by a name of its own
     app.add_middleware(RequestMiddleware, server=app.state.server)
     return app
 

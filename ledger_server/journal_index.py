@@ -182,6 +182,7 @@ class JournalIndex:
         values: Places = found if over == "order" else rows[_AXES[over]]
         low, high = int(values.min()), int(values.max())
         column = ((values - low) * (columns / (high - low + 1))).astype(np.int32)
+        np.minimum(column, columns - 1, out=column)  # times beyond 2^53 ms, which a receipt may name, are rounded up
         lane, names = self._lanes(rows, by, clusters)
         each = np.bincount(lane, minlength=len(names))
         kept = np.argsort(-each, kind="stable")[: min(MOST_LANES, np.count_nonzero(each))]

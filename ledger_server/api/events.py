@@ -13,6 +13,7 @@ from typing import Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
+from fl_core.errors import CursorUnknownError
 from fl_core.wire import v1
 from ledger_server.api.dependencies import Cursors, ServiceDep
 from ledger_server.api.documentation import problems
@@ -30,6 +31,8 @@ _ALIVE: Final = ": alive\n\n"
 _PAGE: Final = 100
 _TOLD_EVERY_S: Final = 0.1
 _APART_S: Final = 0.001
+_MOST_MISSED: Final = 4 * MOST
+"""Updates that a page is sent again: one request for a stream would else cost a million updates' columns."""
 _LAST_S: Final = 0.06
 """Pages are told so long behind one another, and none later than that."""
 
@@ -70,8 +73,10 @@ async def get_events(request: Request, service: ServiceDep) -> Response:
 )
 @requires(Access.READ)
 async def get_view_events(request: Request, service: ServiceDep) -> Response:
-    """As ``/v1/events``, in columns and ten times a second at most."""
+    """As ``/v1/events``, in columns and ten times a second at most; who missed over 2,000 is told to begin anew."""
     arrival = _last_heard(request, service)
+    if len(service.ledger) - 1 - arrival > _MOST_MISSED:
+        raise CursorUnknownError("too much has come since; ask for a part of the updates, and listen without a cursor")
     return _streaming(_columns(service, Cursors(service), arrival))
 
 

@@ -153,8 +153,8 @@ def search(
     """Of the whole ledger, in order: at most 20 updates, and 20 authors."""
     updates = [] if ":" in text else service.beginning_with(text, limit=_FOUND + 1)
     with service.lock:
-        nodes = service.node.graph.newest_nodes()
-        authors = nsmallest(_FOUND + 1, (node.author for node in nodes if begins(node.author, text)))
+        nodes = [*service.node.graph.newest_nodes()]
+    authors = nsmallest(_FOUND + 1, (node.author for node in nodes if begins(node.author, text)))
     found = [
         v1.FoundUpdateOut(
             transaction=stored.transaction.id, arrival=stored.arrival, author=stored.transaction.header.author

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from fl_core.dag.acts import Act, ActKind, sign_act
 from fl_core.dag.genesis import Member
@@ -15,6 +16,8 @@ from fl_core.dag.signature import public_key_of
 from fl_core.types import digest_of
 from fl_core.wire import v1
 from ledger_server.api.console import files
+from ledger_server.app import create_console
+from ledger_server.settings import load_settings
 from tests.builders import ISSUER, make_genesis, model
 from tests.serving import Server, serving
 
@@ -299,6 +302,26 @@ def test_at_most_twenty_are_named_and_the_answer_says_that_there_are_more(small:
 @pytest.mark.parametrize("text", ["", "g", "A1", "%", "key:", "key:xyz", "0" * 65, "../"])
 def test_only_hexadecimal_digits_are_searched_for(server: Server, text: str) -> None:
     assert server.client.get(v1.VIEW_SEARCH, params={"text": text}).status_code == 422
+
+
+def test_an_update_that_was_received_in_the_farthest_future_is_counted(
+    small: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small.service, "_now_ms", lambda: 2**63 - 1)
+    small.publish(parents=[small.ledger_id], model=model(1))
+    for columns in range(1, 100):
+        found = densities(small, over="time", columns=columns)
+        assert sorted((lane.updates, sum(lane.counts)) for lane in found.lanes) == [(1, 1), (1, 1)]
+
+
+def test_results_without_a_ledger_are_shown_to_pages_of_this_machine_alone(tmp_path: Path) -> None:
+    app = create_console(
+        load_settings(data_dir=tmp_path), lambda: v1.ViewSourceOut(kind="simulation", ledger=None, page="0" * 64)
+    )
+    with TestClient(app, base_url="http://127.0.0.1:8900") as client:
+        assert client.get(v1.VIEW_SOURCE).status_code == 200
+        assert client.get(v1.VIEW_SOURCE, headers={"host": "localhost:8900"}).status_code == 200
+        assert client.get(v1.VIEW_SOURCE, headers={"host": "rebound.example:8900"}).status_code == 400
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from fl_client import LedgerReader
 from fl_core.node import Publication
 from fl_core.types import TxId
 from fl_core.wire import v1
+from ledger_server.api import events
+from ledger_server.api.dependencies import Cursors
 from ledger_server.app import create_app
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import load_settings
@@ -314,4 +316,16 @@ def test_pages_are_told_of_many_updates_at_once_in_order_and_go_on_where_they_st
 def test_a_page_with_a_cursor_of_another_journal_is_told_to_begin_anew(running: tuple[Live, LedgerService]) -> None:
     live, _ = running
     refused = Listener(live, path=v1.VIEW_EVENTS, after="0123456789abcdef-0")
+    assert (refused.status, refused.problem()["type"]) == (410, "/problems/cursor-unknown")
+
+
+def test_a_page_that_missed_very_much_is_told_to_begin_anew(
+    running: tuple[Live, LedgerService], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, service = running
+    monkeypatch.setattr(events, "_MOST_MISSED", 2)
+    publish(service, 3)
+    cursors = Cursors(service)
+    assert Listener(live, path=v1.VIEW_EVENTS, after=cursors.encode(1)).status == 200
+    refused = Listener(live, path=v1.VIEW_EVENTS, after=cursors.encode(0))
     assert (refused.status, refused.problem()["type"]) == (410, "/problems/cursor-unknown")
