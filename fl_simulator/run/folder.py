@@ -77,6 +77,7 @@ RUN_FILES: Final = (
 _NUM_RECORDS: Final = "rounds"
 _STATE: Final = "state."
 _KEPT_CHOICES: Final = 100
+_MOST_BYTES: Final = 1 << 28
 _SEQUENCES: Final = ("offered", "taken", "similarities", "update_similarities", "probabilities")
 
 
@@ -325,7 +326,7 @@ def _read_checkpoint(file: Path) -> tuple[State | None, int]:
 def _read_json(file: Path) -> dict[str, Any]:
     try:
         value = json.loads(_read(file))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ResultsError(f"{file} is damaged: {error}") from error
     if not isinstance(value, dict):
         raise ResultsError(f"{file} is damaged: it holds no JSON object")
@@ -334,6 +335,9 @@ def _read_json(file: Path) -> dict[str, Any]:
 
 def _read(file: Path) -> bytes:
     try:
+        # A folder of somebody else's may hold a link to a device or a pipe, which never ends.
+        if (found := file.stat()).st_size > _MOST_BYTES or not (file.is_file() or file.is_dir()):
+            raise ResultsError(f"{file} cannot be read: it is no file, or has {found.st_size} bytes")
         return file.read_bytes()
     except OSError as error:
         raise ResultsError(f"{file} cannot be read: {error.strerror}") from error

@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from fl_core.wire import v1
 from fl_simulator.errors import ResultsError
-from fl_simulator.run.folder import LABEL, LEDGER, is_finished, read_label, read_rounds, read_summary
-from fl_simulator.run.record import ROUND_COLUMNS, RoundRecord
+from fl_simulator.run.folder import LABEL, LEDGER, SUMMARY, is_finished, read_label, read_rounds, read_summary
+from fl_simulator.run.record import ROUND_COLUMNS, RoundRecord, RunLabel
 
 MOST_RUNS: Final = 200
 """So many are shown at most."""
@@ -40,7 +40,18 @@ def shown_runs(folders: Sequence[Path]) -> list[v1.RunViewOut]:
 
 
 def _shown(folder: Path) -> v1.RunViewOut:
-    label = read_label(folder)
+    label, costs = read_label(folder), read_summary(folder).get("costs") if is_finished(folder) else None
+    columns = _columns(read_rounds(folder))
+    try:
+        shown = _run(folder, label, columns, costs)
+        shown.model_dump_json()  # lone surrogates are noticed here alone
+    except ValueError as error:  # pydantic's are
+        fault = " ".join(str(error).split())[:200]
+        raise ResultsError(f"{folder}: {LABEL} or {SUMMARY} is damaged: {fault}") from error
+    return shown
+
+
+def _run(folder: Path, label: RunLabel, columns: dict[str, list[float | None]], costs: Any) -> v1.RunViewOut:
     return v1.RunViewOut(
         folder=folder.name,
         setting=label.setting,
@@ -50,8 +61,8 @@ def _shown(folder: Path) -> v1.RunViewOut:
         rounds=label.rounds,
         is_finished=is_finished(folder),
         has_ledger=(folder / LEDGER).is_file(),
-        columns=_columns(read_rounds(folder)),
-        costs=read_summary(folder).get("costs") if is_finished(folder) else None,
+        columns=columns,
+        costs=costs,
     )
 
 

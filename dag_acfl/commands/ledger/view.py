@@ -49,6 +49,7 @@ def view(
     from ledger_server.settings import load_settings  # noqa: PLC0415
 
     bundle, folders = _found(what)
+    _source(what, bundle, folders, ledger=None)  # a damaged run is said here, not in the browser
     with tempfile.TemporaryDirectory(prefix="dag-acfl-view-") as folder:
         copy = Path(folder)
         settings = load_settings(

@@ -28,6 +28,7 @@ from fl_simulator.run.folder import (
     read_rounds,
 )
 from fl_simulator.run.record import _WHOLE_NUMBERS, ROUND_COLUMNS, RoundRecord, RunLabel, summarise_rounds
+from fl_simulator.run.results import shown_runs
 from fl_simulator.strategies.protocol import Choice
 
 ROOT = Path(__file__).parents[3]
@@ -310,10 +311,33 @@ def test_damaged_round_and_label_are_named_with_their_file(tmp_path: Path) -> No
     (tmp_path / ROUNDS).write_bytes(b"round\n0\n")
     with pytest.raises(ResultsError, match=r"rounds.csv, line 2: a round lacks"):
         read_rounds(tmp_path)
-    for wrong in ("[]", "{}", '{"colour": 1}', "{"):
+    for wrong in ("[]", "{}", '{"colour": 1}', "{", "[" * 100_000):
         (tmp_path / LABEL).write_text(wrong)
         with pytest.raises(ResultsError, match=r"run.json is damaged"):
             read_label(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [(LABEL, {"seed": "x"}), (LABEL, {"rounds": -1}), (LABEL, {"method": "\ud800"}), (SUMMARY, {"costs": [1]})],
+)
+def test_a_run_that_no_console_can_show_is_named(tmp_path: Path, name: str, content: dict[str, object]) -> None:
+    with begin(tmp_path) as folder:
+        folder.append(record(0))
+        folder.finish()
+    written = json.loads((tmp_path / name).read_text())
+    (tmp_path / name).write_text(json.dumps({**written, **content}))
+    with pytest.raises(ResultsError, match=rf"{tmp_path}.* is damaged"):
+        shown_runs([tmp_path])
+
+
+def test_a_link_to_a_device_is_not_read(tmp_path: Path) -> None:
+    with begin(tmp_path):
+        pass
+    (tmp_path / ROUNDS).unlink()
+    (tmp_path / ROUNDS).symlink_to("/dev/zero")
+    with pytest.raises(ResultsError, match=r"rounds.csv cannot be read"):
+        read_rounds(tmp_path)
 
 
 def test_environment_names_versions_seed_and_processor() -> None:
