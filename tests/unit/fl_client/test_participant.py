@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from socket import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -391,8 +392,12 @@ def test_patience_is_kept_whether_it_is_shorter_or_longer_than_a_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float], patience_s: float
 ) -> None:
     with StandIn() as gone:
-        pass  # nobody answers there any more
-    with Site(gone, tmp_path, TinyTrainer(target=1)) as site:  # a call takes 10 s at most
+        pass
+    with (
+        socket() as held,  # nobody answers at its port, nor does another test's server come there
+        Site(gone, tmp_path, TinyTrainer(target=1)) as site,  # a call takes 10 s at most
+    ):
+        held.bind(("127.0.0.1", int(gone.url.rpartition(":")[2])))
         monkeypatch.setattr(site, "_pause", pauses.append)
         with pytest.raises(ServerUnavailableError):
             site.run(patience_s=patience_s)
