@@ -1,5 +1,7 @@
 /** A chart as SVG, for papers: the same lines, drawn anew as vectors, dark on white, with axes and legend. */
 
+import { rfc3339 } from "./words.js";
+
 /** @typedef {{name: string, colour: string, dash?: boolean, width?: number}} Series */
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [720, 400, 64, 16, 16, 48];
@@ -42,7 +44,7 @@ export function svgOf({ x, series, data, isTime = false }) {
   const rows = Math.ceil(series.length / LEGEND_COLUMNS);
   const px = (/** @type {number} */ value) => (LEFT + ((value - x0) / (x1 - x0)) * (WIDTH - LEFT - RIGHT)).toFixed(1);
   const py = (/** @type {number} */ value) => (HEIGHT - BOTTOM - ((value - y0) / (y1 - y0)) * (HEIGHT - TOP - BOTTOM)).toFixed(1);
-  const said = (/** @type {number} */ value) => (isTime ? new Date(value * 1000).toISOString().slice(5, 16).replace("T", " ") : plain(value));
+  const said = (/** @type {number} */ value) => (isTime ? rfc3339(value * 1000).slice(5, 16).replace("T", " ") : plain(value));
   const points = (/** @type {(number | null)[]} */ line) =>
     line.flatMap((value, at) => (value === null || !Number.isFinite(value) || xs[at] === null ? [] : [`${px(/** @type {number} */ (xs[at]))},${py(value)}`])).join(" ");
   const style = (/** @type {Series} */ each) => `stroke="${each.colour}" stroke-width="${each.width ?? 1.5}"${each.dash ? ' stroke-dasharray="5 4"' : ""}`;

@@ -52,9 +52,13 @@ export function since(ms) {
   return `${Math.round(seconds / 86400)} days ago`;
 }
 
+const LATEST_MS = 253_402_300_799_999; // of the year 9999, as the server writes it; a Date of much later throws
+
+/** RFC 3339, whatever a client or a server said. @param {number} ms */
+export const rfc3339 = (ms) => new Date(Math.min(ms, LATEST_MS)).toISOString();
+
 /** @param {number} ms */
-export const time = (ms) =>
-  isVirtual(ms) ? virtualTime(ms) : new Date(ms).toISOString().replace("T", " ").slice(0, 19) + " UTC";
+export const time = (ms) => (isVirtual(ms) ? virtualTime(ms) : rfc3339(ms).replace("T", " ").slice(0, 19) + " UTC");
 
 /** Okabe and Ito's colours, which people with colour-blindness tell apart, and then lighter ones. */
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f6bc4", "#8c6d31", "#5b7f2b", "#b5475b"];

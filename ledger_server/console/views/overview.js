@@ -2,7 +2,7 @@
 import { html } from "../vendor/htm-3.1.1/preact.js";
 import { Author, Chart, Empty, Link, Table } from "../parts.js";
 import { issuers } from "./copy.js";
-import { colour, count, isVirtual, number, since, size } from "../words.js";
+import { colour, count, isVirtual, number, rfc3339, since, size } from "../words.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
 /** @typedef {import("../ledger.js").Update} Update */
@@ -119,13 +119,13 @@ export function Updates({ ledger, updates, name, caption, marked }) {
       each.arrival,
       html`<${Link} id=${each.id} />`,
       html`<${Author} ledger=${ledger} author=${each.author} />`,
-      html`<span title=${new Date(each.at).toISOString()}>${since(each.at)}</span>`,
+      html`<span title=${rfc3339(each.at)}>${since(each.at)}</span>`,
       each.parents.length,
       number(each.metrics.accuracy),
       number(each.step, 2),
       count(each.examples),
     ])}
     plain=${updates.map((each) => [
-      each.arrival, each.id, each.author, new Date(each.at).toISOString(), each.parents.length, each.metrics.accuracy ?? "", each.step ?? "", each.examples,
+      each.arrival, each.id, each.author, rfc3339(each.at), each.parents.length, each.metrics.accuracy ?? "", each.step ?? "", each.examples,
     ])} />`;
 }
