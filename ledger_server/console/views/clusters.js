@@ -39,9 +39,10 @@ export function Clusters({ ledger }) {
       <${Chart} name="modularity-over-time" x="updates" data=${[at, over.map((each) => each.modularity), over.map((each) => each.pure)]} series=${[{ name: "modularity", colour: colour(0), width: 2 }, { name: "pure", colour: colour(2), width: 2 }]} />
       <h2>Who was with whom</h2>
       <${Ways} ledger=${ledger} authors=${authors} over=${over} />
-      <${Table} name="moves" caption="Clients that were with others before, and until which update." size=${20} head=${[{ name: "client" }, { name: "now" }, { name: "its way", text: true }]}
+      ${movers.length === 0 && html`<p>No client has been with others than now.</p>`}
+      ${movers.length > 0 && html`<${Table} name="moves" caption="Clients that were with others before, and until which update." size=${20} head=${[{ name: "client" }, { name: "now" }, { name: "its way", text: true }]}
         rows=${movers.map(({ author, stays }) => [html`<${Author} ledger=${ledger} author=${author} />`, ledger.cluster(author) + 1, html`${stays.map((/** @type {Stay} */ stay) => html`<${Chip} place=${stay.place} />${stayed(stay)} `)}`])}
-        plain=${movers.map(({ author, stays }) => [author, ledger.cluster(author) + 1, stays.map(stayed).join("; ")])} />`}`;
+        plain=${movers.map(({ author, stays }) => [author, ledger.cluster(author) + 1, stays.map(stayed).join("; ")])} />`}`}`;
 }
 
 /** @param {Ledger} ledger @param {string[]} authors */

@@ -103,7 +103,7 @@ function Confirmation({ deed, onClose }) {
 /** How acts stand, in a sentence each. @param {{acts: any[]}} answer */
 const stands = ({ acts }) =>
   acts.length
-    ? acts.map((/** @type {any} */ each) => html`<span>${each.what}: ${each.state === "in effect" ? "in effect." : `signed by ${each.signed_by.length} of ${each.needed} that are needed; ${each.waits_for.join(", ")} may sign, there.`} </span>`)
+    ? acts.map((/** @type {any} */ each) => html`<span>${each.what}: ${each.state === "in effect" ? "in effect." : `signed by ${each.signed_by.length} of ${each.needed} that are needed; ${each.waits_for.length ? `${each.waits_for.join(", ")} may sign, there.` : "nobody else may sign it any more."}`} </span>`)
     : "It was so already.";
 
 /** What a signature of this server's comes to. @param {any} members @param {number} [signed] Others that have signed. */
