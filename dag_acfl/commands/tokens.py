@@ -63,6 +63,7 @@ def create(
 
     if out is not None and token_file is not None:
         raise ParameterError("--out is for a new token; the one in --token-file lies in a file already")
+    tokens = _tokens(data_dir)
     token = new_token() if token_file is None else read_secret(token_file)
     if not is_token(token):
         raise ParameterError(f"{token_file} holds no token; make one with: dag-acfl tokens create")
@@ -74,7 +75,7 @@ def create(
         except FileExistsError:
             raise ParameterError(f"{out} exists already; choose another --out") from None
     try:
-        _tokens(data_dir).add(record)
+        tokens.add(record)
     except BaseException:
         if out is not None:
             out.unlink()
@@ -131,9 +132,13 @@ def revoke(
 
 
 def _tokens(data_dir: Path | None) -> "TokenFile":
+    from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
     from ledger_server.tokens import FILE, TokenFile  # noqa: PLC0415
 
-    return TokenFile(settings_for(data_dir).data_dir / FILE, now_ms=now_ms)
+    settings = settings_for(data_dir)
+    if not settings.data_dir.is_dir():  # in a folder that no server has, nobody would ever read them
+        require_ledger(settings)
+    return TokenFile(settings.data_dir / FILE, now_ms=now_ms)
 
 
 def _day(milliseconds: int) -> str:

@@ -47,7 +47,10 @@ def how_to_begin(settings: Settings) -> str:
     """What a person types where there is no ledger yet."""
     is_usual = settings.data_dir == Settings.model_fields["data_dir"].default
     where = "" if is_usual else f" --data-dir {shlex.quote(str(settings.data_dir))}"
-    return f"make one with: dag-acfl ledger init{where}, or take a server's with: dag-acfl ledger join URL{where}"
+    return (
+        f"make one with: dag-acfl ledger init{where}, or take a server's with: dag-acfl ledger join URL{where}"
+        f"{', or name the folder of one with --data-dir' if is_usual else ''}"
+    )
 
 
 class StoreSource:

@@ -341,6 +341,8 @@ def test_the_sdk_sends_its_token_and_raises_what_the_server_says(
 
 def test_tokens_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b = (["--data-dir", str(tmp_path / name)] for name in "ab")
+    for name in "ab":
+        (tmp_path / name).mkdir()
     file = tmp_path / "c.token"
     assert main(["tokens", "create", "site-3", "--out", str(file), "--days", "1", *a]) == 0
     assert file.stat().st_mode & 0o777 == 0o600
