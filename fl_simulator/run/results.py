@@ -34,6 +34,11 @@ def runs_in(folder: Path) -> list[Path]:
     return found
 
 
+def printable(name: str) -> str:
+    """A file's name as text: bytes of it that are not UTF-8, which no JSON can say, stand as replacement characters."""
+    return name.encode(errors="surrogateescape").decode(errors="replace")
+
+
 def shown_runs(folders: Sequence[Path]) -> list[v1.RunViewOut]:
     """Each run with its rounds so far, the first ``MOST_RUNS``; those that are not begun are left out."""
     return [_shown(each) for each in folders[:MOST_RUNS]]
@@ -53,7 +58,7 @@ def _shown(folder: Path) -> v1.RunViewOut:
 
 def _run(folder: Path, label: RunLabel, columns: dict[str, list[float | None]], costs: Any) -> v1.RunViewOut:
     return v1.RunViewOut(
-        folder=folder.name,
+        folder=printable(folder.name),
         setting=label.setting,
         participation=label.participation,
         method=label.method,

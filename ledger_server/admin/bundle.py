@@ -222,8 +222,10 @@ class Bundle:
             self._pruned, self._archived = self._read_digests(PRUNED), self._read_digests(ARCHIVED)
             self.pruned: int = len(self._pruned)
             self.archived: int = len(self._archived)
-        except BaseException:
+        except BaseException as error:
             self._file.close()
+            if isinstance(error, BundleError):
+                raise BundleError(f"{path}: {error}") from error
             raise
 
     def __enter__(self) -> Self:

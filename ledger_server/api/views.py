@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from fl_core.dag.figures import decode_figures
+from fl_core.errors import DagAcflError
 from fl_core.types import TxId
 from fl_core.wire import v1
 from ledger_server.api.dependencies import GossipDep, HexPath, ServiceDep
@@ -18,6 +19,7 @@ from ledger_server.api.model_response import matches
 from ledger_server.api.serializers import alarm_out, peer_out
 from ledger_server.http.access import Access, requires
 from ledger_server.http.admission import too_busy
+from ledger_server.http.problems import Problem
 from ledger_server.journal_index import EVERYTHING, Axis, Filter, Lanes, begins
 from ledger_server.publishing import LedgerService
 from ledger_server.windows import MOST
@@ -79,7 +81,10 @@ AskedDep = Annotated[Asked, Depends()]
 @requires(Access.READ)
 def get_source(request: Request) -> Response:
     """The ledger and the console's own version; of a simulation's results, its runs' rounds too."""
-    return answer(request.app.state.source())
+    try:
+        return answer(request.app.state.source())
+    except DagAcflError as error:  # a run that was sound at the start
+        raise Problem("source-damaged", str(error)) from error
 
 
 @router.get(

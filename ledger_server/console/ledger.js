@@ -373,8 +373,10 @@ function updatesOf(page) {
     at: page.received_at_ms[row],
     examples: page.num_examples[row],
     step: page.step[row],
-    metrics: Object.fromEntries(
-      names.filter((name) => page.metrics[name][row] !== null).map((name) => [name, page.metrics[name][row]]),
+    // Without a prototype: a client may call a figure "constructor".
+    metrics: Object.assign(
+      Object.create(null),
+      Object.fromEntries(names.filter((name) => page.metrics[name][row] !== null).map((name) => [name, page.metrics[name][row]])),
     ),
   }));
 }

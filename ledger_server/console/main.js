@@ -42,6 +42,14 @@ function views() {
   return VIEWS.filter((each) => (each.of ?? [kind]).includes(kind) && (id !== null || each.isBare));
 }
 
+/** Why a view is not there for what is shown. @type {Record<string, string>} */
+const NOT_HERE = {
+  "take-part": "This is a copy, which nobody can take part in: open the console of a server of the ledger.",
+  operate: "This is a copy, without a server to operate: open the console of a server of the ledger.",
+  training: "Clients of a simulation state no figures; what was measured of them stands in Runs.",
+  runs: "This is one ledger: runs are there for a folder of a simulation's results.",
+};
+
 const HIDDEN_MS = 20_000; // a browser holds six streams of a server at most, so hidden tabs let go of theirs
 const ledger = new Ledger();
 
@@ -101,7 +109,7 @@ function Console() {
       ${ledger.state === "token"
         ? html`<${AskToken} />`
         : !found
-          ? html`<h1>There is no such view</h1><p><a href="#/">Overview</a></p>`
+          ? html`<${NotFound} view=${view} />`
           : !ledger.genesis && !(found.isBare && ledger.source)
             ? html`<p class="quiet">${ledger.trouble ? `The server does not answer: ${ledger.trouble.message}. Trying again.` : "Asking the server …"}</p>`
             : one && found.one
@@ -109,6 +117,14 @@ function Console() {
               : html`<${found.view} ledger=${ledger} filters=${filters} />`}
     </main>
   `;
+}
+
+/** @param {{view: string}} properties */
+function NotFound({ view }) {
+  const name = VIEWS.find((each) => each.path === view)?.name;
+  return html`<h1>${name ? `${name}: not here` : "There is no such view"}</h1>
+    ${name && html`<p>${NOT_HERE[view] ?? "What is shown here has no ledger, or another kind of it."}</p>`}
+    <p><a href="#/">${views()[0].name}</a></p>`;
 }
 
 function State() {

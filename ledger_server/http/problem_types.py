@@ -118,6 +118,7 @@ REFUSAL_TYPES: Final[Mapping[str, ProblemType]] = {
         "As many requests or bytes, or as many of yours, are in progress as may be. Retry-After says of a selection "
         "when your turn comes, in which you are let in before others",
     ),
+    "source-damaged": ProblemType(503, "The results that this console shows can no longer be read; of `ledger view`"),
     "too-many-connections": ProblemType(503, "As many connections, or as many of one address, are open as may be"),
 }
 """Of what the server refuses before the ledger is asked."""

@@ -105,7 +105,7 @@ def test_methods_without_a_ledger_have_curves_alone(browser: Browser, results: P
         expect(page.get_by_text("None of them has left a ledger")).to_be_visible()
         assert shown_views(page) == ["Runs", "Costs"]
         page.goto(f"{live.url}/ui/#/updates")
-        expect(page.get_by_role("heading", level=1)).to_have_text("There is no such view")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Updates: not here")
 
 
 def test_a_run_that_goes_on_is_followed(browser: Browser, results: Path, tmp_path: Path) -> None:
@@ -120,6 +120,36 @@ def test_a_run_that_goes_on_is_followed(browser: Browser, results: Path, tmp_pat
         expect(page.get_by_role("cell", name="2 of 6, not finished")).to_be_visible()
         (copy / "rounds.csv").write_text("".join(lines[:5]))
         expect(page.get_by_role("cell", name="4 of 6, not finished")).to_be_visible(timeout=15_000)
+
+
+def test_a_run_that_is_damaged_while_it_is_shown_is_named(browser: Browser, results: Path, tmp_path: Path) -> None:
+    (run,) = results.glob("*fedavg*")
+    copy = tmp_path / "going" / run.name
+    shutil.copytree(run, copy)
+    (copy / "summary.json").unlink()
+    with viewed(copy.parent) as live:
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(f"{live.url}/ui/#/runs")
+        expect(page.get_by_role("cell", name="not finished")).to_be_visible()
+        (copy / "run.json").write_text("{}")
+        expect(page.get_by_role("alert")).to_contain_text("run.json is damaged", timeout=15_000)
+        with client_of(live.url) as client:
+            answer = client.get(v1.VIEW_SOURCE)
+        assert (answer.status_code, answer.json()["type"]) == (503, "/problems/source-damaged")
+        context.close()
+
+
+def test_the_folder_of_a_ledger_stands_for_it_whatever_bytes_its_name_has(browser: Browser, tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    folder.mkdir()
+    write_bundle(sound_ledger().source(), folder / os.fsdecode(b"led\xffger.dagacfl"))
+    with viewed(folder) as live, page_of(browser, live) as page:
+        page.goto(f"{live.url}/")
+        expect(page.get_by_role("status").first).to_have_text("led\N{REPLACEMENT CHARACTER}ger.dagacfl, a file")
+        page.goto(f"{live.url}/ui/#/take-part")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Take part: not here")
+        expect(page.get_by_text("a copy, which nobody can take part in")).to_be_visible()
 
 
 def test_a_bundle_whose_models_were_pruned_is_shown_too(browser: Browser, tmp_path: Path) -> None:

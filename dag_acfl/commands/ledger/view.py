@@ -10,6 +10,7 @@ import typer
 from dag_acfl.commands.ledger.copying import copying
 from dag_acfl.commands.options import number_of
 from dag_acfl.commands.serve import use_one_blas_thread
+from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -23,8 +24,8 @@ def view(
         Path,
         typer.Argument(
             metavar="FILE|FOLDER",
-            help="A bundle (*.dagacfl) that `ledger export` or the demo has written; or a simulation's results, "
-            "or the folder of one of its runs.",
+            help="A bundle (*.dagacfl) that `ledger export` or the demo has written, or its folder; or a "
+            "simulation's results, or the folder of one of its runs.",
         ),
     ],
     *,
@@ -74,17 +75,23 @@ def view(
 def _found(what: Path) -> tuple[Path | None, list[Path]]:
     """The bundle that is to be shown, None where no run left one, and the runs beside one another."""
     from fl_simulator.run.folder import LABEL, LEDGER  # noqa: PLC0415
-    from fl_simulator.run.results import runs_in  # noqa: PLC0415
+    from fl_simulator.run.results import printable, runs_in  # noqa: PLC0415
 
     if not what.is_dir():
         return what, []
+    bundles = sorted(what.glob("*.dagacfl"))
+    if bundles and not (what / LABEL).is_file() and not any(what.glob(f"*/{LABEL}")):  # as the demo leaves it
+        if len(bundles) > 1:
+            raise ParameterError(f"{what} holds {len(bundles)} ledgers; name one of them, such as {bundles[0]}")
+        return bundles[0], []
     folders = runs_in(what)
     named = [what.resolve()] if (what / LABEL).is_file() else folders
     bundle = next((each / LEDGER for each in named if (each / LEDGER).is_file()), None)
     if bundle is None:
         typer.echo("no ledger is here yet: the console shows the curves alone", err=True)
     else:
-        typer.echo(f"{number_of(len(folders), 'run')}; the ledger is that of {bundle.parent.name}", err=True)
+        named_as = printable(bundle.parent.name)
+        typer.echo(f"{number_of(len(folders), 'run')}; the ledger is that of {named_as}", err=True)
     return bundle, folders
 
 
@@ -111,14 +118,15 @@ def _ledger_app(bundle: Path, settings: "Settings", what: Path, folders: list[Pa
 def _source(what: Path, bundle: Path | None, folders: list[Path], *, ledger: str | None) -> "v1.ViewSourceOut":
     """What the console is told; runs are read anew each time, as some may go on."""
     from fl_core.wire import v1  # noqa: PLC0415
-    from fl_simulator.run.results import shown_runs  # noqa: PLC0415
+    from fl_simulator.run.results import printable, shown_runs  # noqa: PLC0415
     from ledger_server.api.console import page_digest  # noqa: PLC0415
 
+    shown = what if folders or bundle is None else bundle
     return v1.ViewSourceOut(
         kind="simulation" if folders else "file",
         ledger=ledger,
         page=page_digest(),
-        name=what.resolve().name,
-        run=bundle.parent.name if folders and bundle is not None else "",
+        name=printable(shown.resolve().name),
+        run=printable(bundle.parent.name) if folders and bundle is not None else "",
         runs=shown_runs(folders),
     )

@@ -1,5 +1,5 @@
 /** A simulation's runs beside one another: each method's curve, those without a ledger too. */
-import { html, useEffect } from "../vendor/htm-3.1.1/preact.js";
+import { html, useEffect, useState } from "../vendor/htm-3.1.1/preact.js";
 import { Chart, Empty, Table } from "../parts.js";
 import { colour, count, number, size } from "../words.js";
 import { Choice } from "./explorer.js";
@@ -13,10 +13,12 @@ const AGAIN_MS = 5000; // a run that goes on is read again
 /** @param {{ledger: Ledger, filters: URLSearchParams}} properties */
 export function Runs({ ledger, filters }) {
   const { name, runs, run: shown } = ledger.source;
+  const [trouble, setTrouble] = useState("");
   const goesOn = runs.some((/** @type {any} */ each) => !each.is_finished);
   useEffect(() => {
     if (!goesOn) return undefined;
-    const clock = setInterval(() => void ledger.identify().then(() => ledger.changed()).catch(() => {}), AGAIN_MS);
+    const again = () => ledger.identify().then(() => (setTrouble(""), ledger.changed())).catch((error) => setTrouble(error.message));
+    const clock = setInterval(() => void again(), AGAIN_MS);
     return () => clearInterval(clock);
   }, [goesOn]);
   const settings = [...new Set(runs.map(settingOf))];
@@ -28,6 +30,7 @@ export function Runs({ ledger, filters }) {
   const lines = filters.get("lines") ?? "method";
   const { data, series } = curves(these, figure, over, lines);
   return html`<h1>Runs of ${name}</h1>
+    ${trouble && html`<p class="bad" role="alert">${trouble}</p>`}
     <p>${count(runs.length)} ${runs.length === 1 ? "run" : "runs"} of a simulation: many clients on one machine, in virtual time. ${
       shown
         ? html`The other views show the ledger of <code>${shown}</code>: its updates, signatures and servers are the simulation's own. Models that nobody can be offered any more were dropped, clients state no figures, and selections are kept in <code>evidence.jsonl</code> in its folder.`
