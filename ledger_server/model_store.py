@@ -65,11 +65,17 @@ class CachedModelStore:
         with self._lock:
             return self._cache.get(digest)
 
-    def forget(self, digests: Iterable[Digest] | None) -> None:
-        """Let go of these; None: of all."""
+    def forget(self, digests: Iterable[Digest]) -> None:
+        """Let go of these."""
         with self._lock:
-            for digest in list(self._cache) if digests is None else digests:
+            for digest in digests:
                 self._cache.pop(digest, None)
+
+    def forget_pruned(self) -> None:
+        """Let go of the models that were pruned, by whichever process."""
+        with self._lock:
+            cached = list(self._cache)
+        self.forget(self._store.removal.pruned_among(cached))
 
     def get(self, digest: Digest, *, keep: bool = True) -> Buffer | None:
         """The model from memory or the store; None if it was pruned or never here.

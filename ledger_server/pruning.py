@@ -81,7 +81,6 @@ def prune(
     dry_run: bool = False,
     after: Digest | None = None,
     progress: Progress = lambda _done, _total: None,
-    forget: Callable[[Sequence[Digest]], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
     rest: Callable[[float], object] = time.sleep,
 ) -> PruneReport:
@@ -95,7 +94,6 @@ def prune(
         after: Where to go on, of the report of one that was stopped, which had the same ``snapshot`` but for what came
             since; this report then counts what comes behind it.
         progress: Called after every page of models.
-        forget: Told, after each batch, of the models that may have gone.
         stop: Asked between two batches; what was pruned until then stays pruned, and the report says how much.
         rest: Waits some seconds between two batches.
 
@@ -117,7 +115,6 @@ def prune(
             began_s = time.monotonic()
             digests = _with_packed(store, snapshot, [model.digest for model in batch])
             done = store.removal.prune(digests, known=snapshot.transactions, now_ms=now_ms())
-            forget(digests)
             models, nbytes = models + done.models, nbytes + done.nbytes
             rest(time.monotonic() - began_s)
         held += len(page)
@@ -155,11 +152,10 @@ def prune_served(
         StoreError: As ``prune``.
     """
     snapshot = service.snapshot(keep_ms=keep_ms)
-    report = prune(service.store, snapshot, now_ms=now_ms, after=after, forget=service.forget, stop=stop, rest=rest)
+    report = prune(service.store, snapshot, now_ms=now_ms, after=after, stop=stop, rest=rest)
     if report.models:
         logger.info("models pruned", extra={"models": report.models, "freed_bytes": report.nbytes, "held": report.held})
-        if service.acts.quarantine.erased:
-            service.store.erased()
+        service.forget_pruned()
     return report
 
 

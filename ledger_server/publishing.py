@@ -46,7 +46,7 @@ from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
 from fl_core.selection.evidence import parse_evidence
 from fl_core.selection.parents import check_parents
-from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
+from fl_core.types import AuthorId, PublicKey, TxId, Vector32, digest_of
 from ledger_server import tracing
 from ledger_server.aggregates import Aggregates, Beside
 from ledger_server.alarms import RESTORED, ServerAlarms
@@ -453,9 +453,9 @@ class LedgerService(LedgerView):
         super().go_by_acts()
         self.on_decided()
 
-    def forget(self, digests: Sequence[Digest] | None) -> None:
-        """See ``LedgerView.forget``."""
-        super().forget(digests)
+    def forget_pruned(self) -> None:
+        """See ``LedgerView.forget_pruned``."""
+        super().forget_pruned()
         self.selections.forget_vectors()
 
     # -- durable, then visible ----------------------------------------------------------------------

@@ -118,9 +118,9 @@ class LedgerView:
         self.go_by_acts()
         self.acts.on_effect = self.go_by_acts
 
-    def forget(self, digests: Sequence[Digest] | None) -> None:
-        """Let go of what memory holds of models that may have been pruned; None: of any."""
-        self.models.forget(digests)
+    def forget_pruned(self) -> None:
+        """Let go of what memory holds of models that were pruned, by whichever process."""
+        self.models.forget_pruned()
 
     def go_by_acts(self) -> None:
         """Go by what the members have decided."""
@@ -170,8 +170,7 @@ class LedgerView:
         position = self.store.position()
         if is_changed := position.changes != self._changes:
             self.acts.refresh()
-            if self.acts.quarantine.erased:
-                self.forget(None)
+            self.forget_pruned()
             self._changes = position.changes
         return self._take_in(position, known) or is_changed
 

@@ -67,6 +67,7 @@ from ledger_server.store.removal import Removal
 from ledger_server.store.schema import REVISION
 from ledger_server.store.stored import STORED, StoredTransaction, stored_of
 from ledger_server.store.tables import (
+    CHANGED,
     HexBytes,
     attachments,
     checkpoints,
@@ -96,7 +97,6 @@ _LENGTH = select(func.coalesce(func.max(transactions.c.arrival) + 1, 0))
 _POSITION = select(
     _LENGTH.scalar_subquery(), journal.c.changes, journal.c.epoch, journal.c.server_key, REVISION.scalar_subquery()
 )
-_CHANGED = update(journal).values(changes=journal.c.changes + 1)
 _PAGE = (
     select(*STORED)
     .where(transactions.c.arrival > bindparam("after"))
@@ -198,7 +198,7 @@ class Position(NamedTuple):
 
     Attributes:
         length: How many transactions it has.
-        changes: Another number after acts, checkpoints or erasures.
+        changes: Another number after acts, checkpoints, or models that were pruned.
         epoch: See ``Store.epoch``.
         server_key: See ``Store.server_key``.
         revision: The database's.
@@ -564,7 +564,7 @@ class Store:
         """
         with self.database.writing(durable=True) as connection:
             acts.keep(connection, signed)
-            connection.execute(_CHANGED)
+            connection.execute(CHANGED)
 
     def count_act_signatures(self) -> int:
         """How many signatures all acts have together; it grows with each that is kept, by whichever process."""
@@ -584,7 +584,7 @@ class Store:
         with self.database.writing(durable=True) as connection:
             connection.execute(delete(checkpoints).where(checkpoints.c.member == member))
             connection.execute(insert(checkpoints), {"member": member, "served": served})
-            connection.execute(_CHANGED)
+            connection.execute(CHANGED)
 
     def checkpoints(self) -> list[bytes]:
         """The checkpoints that were kept, ascending by member."""
@@ -703,15 +703,6 @@ class Store:
         with self.database.reading() as connection:
             row = connection.execute(_SKETCH, {"digest": digest}).one_or_none()
         return row.data if row is not None and digest_of(row.data) == row.digest else None
-
-    def erased(self) -> None:
-        """Have every process that serves the ledger let go of what it holds in memory: models were erased.
-
-        Raises:
-            StoreUnavailableError: They do not know.
-        """
-        with self.database.writing(durable=False) as connection:
-            connection.execute(_CHANGED)
 
     # -- the whole --------------------------------------------------------------------------------
 

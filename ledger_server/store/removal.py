@@ -5,7 +5,7 @@ drops.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,13 +17,14 @@ from ledger_server.store.blobs.protocol import BlobStore
 from ledger_server.store.database import Database
 from ledger_server.store.engine import batches
 from ledger_server.store.errors import StoreError, StoreInconsistentError
-from ledger_server.store.tables import models, transactions
+from ledger_server.store.tables import CHANGED, models, transactions
 
 logger: logging.Logger = logging.getLogger(__name__)
 
 _DROP_PAGE: Final = 20
 """A deletion in a bucket takes a round trip, and publications wait for a page of them."""
-_SWEEP_PAGE: Final = 500
+_PAGE: Final = 500
+"""Digests that one question to the database names."""
 
 # Statements are built once: SQLAlchemy then finds their SQL by identity instead of compiling it.
 _HELD = (
@@ -95,6 +96,14 @@ class Removal:
         with self._database.reading() as connection:
             return bool(connection.execute(_IS_PRUNED, {"digest": digest}).scalar_one())
 
+    def pruned_among(self, digests: Iterable[Digest]) -> list[Digest]:
+        """Those of these models that are pruned."""
+        found: list[Digest] = []
+        for page in batches(digests, _PAGE):
+            with self._database.reading() as connection:
+                found += connection.execute(_PRUNED_AMONG, {"digests": page}).scalars()
+        return found
+
     def count(self) -> int:
         """How many models are pruned."""
         with self._database.reading() as connection:
@@ -113,7 +122,7 @@ class Removal:
         return [HeldModel(*row) for row in rows]
 
     def prune(self, digests: Sequence[Digest], *, known: int, now_ms: int) -> Pruned:
-        """Record models as pruned, durably, and drop their bytes; ``Store.model`` answers None for them.
+        """Record models as pruned, durably, tell all processes and drop the bytes; ``Store.model`` then answers None.
 
         A model is left as it is when a transaction of arrival ``known`` or later carries it: the caller has not
         seen that one. Publications wait meanwhile, so some dozens of models at a time. Bytes that cannot be dropped now
@@ -135,6 +144,7 @@ class Removal:
             if rows:
                 connection.execute(_SET_PRUNED, [{"of": row.digest, "at_ms": now_ms} for row in rows])
                 connection.execute(DROP_SKETCHES, {"models": [row.digest for row in rows]})
+                connection.execute(CHANGED)
         try:
             self._drop([row.digest for row in rows])
         except StoreError as error:
@@ -150,12 +160,12 @@ class Removal:
         Raises:
             StoreUnavailableError: What is left is dropped by the next call.
         """
-        for page in batches(self._blobs.dropped(), _SWEEP_PAGE):
+        for page in batches(self._blobs.dropped(), _PAGE):
             with self._database.reading() as connection:
                 held = connection.execute(_HELD_AMONG, {"digests": page}).scalars().all()
             for digest in held:  # the journal is an older one, put back from a copy
                 self._blobs.take_back(digest)
-        dropped = sum(self._drop(page) for page in batches(self._blobs.settled(), _SWEEP_PAGE))
+        dropped = sum(self._drop(page) for page in batches(self._blobs.settled(), _PAGE))
         self.collect()
         return dropped
 

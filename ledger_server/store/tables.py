@@ -31,6 +31,7 @@ from sqlalchemy import (
     Table,
     TypeDecorator,
     text,
+    update,
 )
 from sqlalchemy.engine import Dialect
 
@@ -86,7 +87,7 @@ journal: Table = Table(
     # Names the models' directory or bucket as this journal's; never changes.
     _hex("id"),
     Column("models", String(16), nullable=False),
-    # Grows with what else processes that serve the ledger keep in memory: acts, checkpoints, and models until erased.
+    # Grows with what else processes that serve the ledger keep in memory: acts, checkpoints, and models until pruned.
     Column("changes", BigInteger, nullable=False, server_default=text("0")),
     # The public key of the server that serves it; null: it has not been served, or not since it was put back.
     _hex("server_key", nullable=True),
@@ -97,6 +98,8 @@ journal: Table = Table(
     _long("id", 16),
     CheckConstraint("models IN ('database', 'directory', 's3')", name="models_known"),
 )
+CHANGED: Final = update(journal).values(changes=journal.c.changes + 1)
+"""Tells every process that serves the ledger to look again at what it holds in memory."""
 
 models: Table = Table(
     "models",

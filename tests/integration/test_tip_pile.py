@@ -146,7 +146,7 @@ def test_a_model_that_is_damaged_when_it_is_averaged_is_offered_no_more(service:
         "UPDATE model_pieces SET data = X'00' WHERE digest = :of",
         of=bytes.fromhex(damaged),
     )
-    service.forget([damaged])
+    service.models.forget([damaged])
     record, _ = service.selections.select_for(tips[0])
     assert {each.transaction for each in record.evidence.selection.candidates} == {tips[2]}
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from fl_core.errors import ParameterError
 from fl_core.types import digest_of
 from fl_core.wire import v1
 from ledger_server.election import election_of, place_in
+from ledger_server.pruning import prune_served
 from ledger_server.store import open_store
 from ledger_server.store.errors import StoreError
 from tests.builders import START, make_genesis, model, new_secret
@@ -43,6 +45,18 @@ def test_a_clients_calls_may_each_go_to_another_process(database_url: str, tmp_p
             for _ in range(3):
                 assert server.get(v1.path(v1.TRANSACTION, transaction=newest[0]["id"])).status_code == 200
                 assert newest[0]["id"] in {each["transaction"] for each in server.get(v1.TIPS).json()["items"]}
+
+
+def test_a_model_that_one_process_prunes_leaves_the_memory_of_all(database_url: str, tmp_path: Path) -> None:
+    with serving_together(database_url, tmp_path, count=2) as server:
+        secret = new_secret()
+        older = server.publish(parents=[server.ledger_id], model=model(1), secret=secret)
+        server.publish(parents=[older["id"]], model=model(2), secret=secret, sequence=1)
+        hrefs = [server.get(v1.path(v1.TRANSACTION, transaction=older["id"])).json()["model"]["href"]] * 4
+        assert [server.get(each).status_code for each in hrefs] == [200] * 4
+        now_ms = int(time.time() * 1000) + 1
+        prune_served(server.service, keep_ms=0, now_ms=lambda: now_ms, stop=lambda: False)
+        eventually(lambda: [server.get(each).status_code for each in hrefs] == [410] * 4)
 
 
 class Author:
