@@ -63,8 +63,7 @@ RUN groupadd --gid 10001 dag-acfl \
 ENV PATH=/opt/dag-acfl/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
-    DAG_ACFL_DATA_DIR=/data \
-    MALLOC_ARENA_MAX=2
+    DAG_ACFL_DATA_DIR=/data
 WORKDIR /data
 VOLUME ["/data"]
 USER 10001:10001

@@ -47,11 +47,10 @@ REPORTED = {"_own_accuracy": 0.80, "accuracy": 0.81}
 
 
 def server(kind: str, values: int, folder: Path) -> AbstractContextManager[Running]:
-    """A server of one of the two kinds; with as few arenas of memory as the image and the unit file have."""
-    environment = {"MALLOC_ARENA_MAX": "2"}
+    """A server of one of the two kinds."""
     if kind == WITH:
-        return running_server(values, folder=folder, compare=None, environment=environment)
-    environment |= {"DAG_ACFL_QUOTA__AUTHOR_UPDATES": "0", "DAG_ACFL_QUOTA__TOKEN_UPDATES": "0"}
+        return running_server(values, folder=folder, compare=None)
+    environment = {"DAG_ACFL_QUOTA__AUTHOR_UPDATES": "0", "DAG_ACFL_QUOTA__TOKEN_UPDATES": "0"}
     return running_server(values, folder=folder, compare=None, rules=PLAIN, program=UNDEFENDED, environment=environment)
 
 

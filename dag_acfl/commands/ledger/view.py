@@ -9,7 +9,7 @@ import typer
 
 from dag_acfl.commands.ledger.copying import copying
 from dag_acfl.commands.options import number_of
-from dag_acfl.commands.serve import use_one_blas_thread
+from dag_acfl.commands.serve import use_one_blas_thread, use_one_malloc_arena
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def view(
     Example: dag-acfl ledger view results/simulations/digits
     """
     use_one_blas_thread()
+    use_one_malloc_arena()
     from ledger_server.app import create_console  # noqa: PLC0415
     from ledger_server.http.serve import serve  # noqa: PLC0415
     from ledger_server.logs import configure_logging  # noqa: PLC0415
