@@ -186,7 +186,7 @@ def paint(result: harness.Result, folder: Path, *, repeats: int = 9) -> None:
     with served(ledger(folder, LARGE)) as (_, port), chromium() as browser:
         kinds = {
             "newest 300 of 100,000": ("updates", f"{NEWEST} updates."),
-            "100,000 as a density": (f"updates?span={LARGE + 1}", f"{LARGE + 1:,} updates, in"),
+            "100,000 as a density": (f"updates?span={LARGE + 1}", f"{LARGE:,} updates, in"),
         }
         cold = {name: first_paint(browser, port, *kind) for name, kind in kinds.items()}
         seen: dict[str, list[tuple[float, float, float]]] = {name: [] for name in kinds}

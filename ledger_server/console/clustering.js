@@ -20,6 +20,34 @@
 
 const PERIODS = 24;
 
+/**
+ * Each cluster's place, and so its number and colour: that of the one before it which has most of its members in it now,
+ * or the first that is free. The server names the largest first, which changes as they grow.
+ *
+ * @param {string[][]} before By place; empty where there is none. @param {string[][]} now
+ * @returns {number[]}
+ */
+export function placesOf(before, now) {
+  const held = new Map(before.flatMap((authors, place) => authors.map((author) => [author, place])));
+  const places = now.map((authors) => {
+    /** @type {Map<number, number>} */
+    const from = new Map();
+    for (const author of authors) {
+      const place = held.get(author);
+      if (place !== undefined) from.set(place, (from.get(place) ?? 0) + 1);
+    }
+    const kept = [...from].filter(([place, members]) => 2 * members > before[place].length);
+    return kept.sort((a, b) => b[1] - a[1])[0]?.[0] ?? -1;
+  });
+  const taken = new Set(places);
+  let free = 0;
+  return places.map((place) => {
+    if (place >= 0) return place;
+    while (taken.has(free)) free += 1;
+    return free++;
+  });
+}
+
 /** How often each client's updates name another client's. @param {Ledger} ledger @param {Update[]} updates @returns {Counts} */
 export function approvals(ledger, updates) {
   /** @type {Counts} */

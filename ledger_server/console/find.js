@@ -3,7 +3,10 @@ import { html, useState } from "./vendor/htm-3.1.1/preact.js";
 import { getJson } from "./api.js";
 import { authorName, brief, count } from "./words.js";
 
-const DIGITS = /^(key:|hash:)?[0-9a-f]{1,64}$/;
+export const DIGITS = /^(key:|hash:)?[0-9a-f]{1,64}$/;
+
+/** What of the whole ledger begins so. @param {string} text Of the form of DIGITS. @returns {Promise<{updates: any[], authors: string[], is_all: boolean}>} */
+export const beginning = (text) => getJson(`/v1/view/search?text=${encodeURIComponent(text)}`);
 
 /** Opens what is found; of several things, lists them. */
 export function Find() {
@@ -24,7 +27,7 @@ export function Find() {
     if (!text) return;
     if (!DIGITS.test(text)) return setTrouble("ids are digits and the letters a to f");
     try {
-      const answer = await getJson(`/v1/view/search?text=${encodeURIComponent(text)}`);
+      const answer = await beginning(text);
       const addresses = [
         ...answer.updates.map((/** @type {any} */ each) => `#/updates/${each.transaction}`),
         ...answer.authors.map((/** @type {string} */ each) => `#/clients/${encodeURIComponent(each)}`),

@@ -4,6 +4,7 @@
  * An update that is here never changes. At most `MOST` are held: who looks at another part has the farthest let go.
  */
 import { follow, getJson, Refused, SILENT_MS } from "./api.js";
+import { placesOf } from "./clustering.js";
 
 /**
  * @typedef {object} Update
@@ -219,16 +220,24 @@ export class Ledger {
     const { clusters, clients, peers, costs, alarms, quarantine } = await getJson("/v1/view/ledger");
     // A ledger of a hundred thousand clients is asked rarely, and pages not all at once: what answers them has others to answer.
     this.rest = Math.max(LATELY_MS, REST * (performance.now() - began)) * (0.75 + Math.random() / 2);
-    this.clusters = clusters ?? this.clusters;
     this.clients = clients.items;
     this.peers = peers;
     this.costs = costs;
     this.alarms = alarms.items;
     this.quarantine = quarantine;
-    (this.clusters?.clusters ?? []).forEach((/** @type {any} */ cluster, /** @type {number} */ place) => {
-      for (const author of cluster.authors) this.clusterOf.set(author, place);
-    });
+    if (clusters) this.takeClusters(clusters);
     this.changed();
+  }
+
+  /** Clusters as /v1/clusters says them, each with its place here and the one that the server means, by place. @param {any} said */
+  takeClusters(said) {
+    /** @type {string[][]} */
+    const before = [];
+    for (const { place, authors } of this.clusters?.clusters ?? []) before[place] = authors;
+    const places = placesOf(Array.from(before, (authors) => authors ?? []), said.clusters.map((/** @type {any} */ each) => each.authors));
+    const clusters = said.clusters.map((/** @type {any} */ each, /** @type {number} */ served) => ({ ...each, served, place: places[served] }));
+    this.clusters = { ...said, clusters: clusters.sort((/** @type {any} */ a, /** @type {any} */ b) => a.place - b.place) };
+    this.clusterOf = new Map(clusters.flatMap((/** @type {any} */ each) => each.authors.map((/** @type {string} */ author) => [author, each.place])));
   }
 
   /** @param {any} page Updates that have come. */

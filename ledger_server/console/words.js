@@ -21,6 +21,9 @@ const WHOLE = new Intl.NumberFormat("en");
 /** @param {number} value */
 export const count = (value) => WHOLE.format(value);
 
+/** As people read it: 1 update, 2 updates, 1,000 updates. @param {number} value @param {string} noun */
+export const numberOf = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+
 /** @param {number} bytes */
 export function size(bytes) {
   const units = ["B", "kB", "MB", "GB", "TB"];

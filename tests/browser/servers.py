@@ -24,7 +24,7 @@ def test_who_is_in_touch_with_whom_and_who_lacks_what(browser: Browser, tmp_path
         assert servers[0].live is not None
         with page_of(browser, servers[0].live) as page:
             opened(page, servers[0].live, "servers", "Servers")
-            expect(page.get_by_text("All have 1 updates.")).to_be_visible()
+            expect(page.get_by_text("All have 1 update.")).to_be_visible()
             expect(page.locator("svg.topology line.up")).to_have_count(3)
             page.get_by_label("As seen by").select_option(label="server-2")
             expect(page.get_by_role("cell", name="server-0", exact=True)).to_be_visible()
@@ -33,6 +33,7 @@ def test_who_is_in_touch_with_whom_and_who_lacks_what(browser: Browser, tmp_path
             servers[0].publish(parents=[servers[0].ledger_id], model=model(2))
             eventually(lambda: others(servers[0]) == [3, 3, None])
             expect(page.get_by_text("server-2 does not answer")).to_be_visible(timeout=30_000)
+            expect(page.get_by_text("See whether it runs there (dag-acfl serve)")).to_contain_text(servers[2].url)
             expect(page.locator("svg.topology circle.down")).to_have_count(1)
 
 

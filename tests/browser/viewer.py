@@ -75,7 +75,7 @@ def test_a_simulations_folder_shows_its_runs_and_the_ledger_of_one(browser: Brow
         expect(page.locator(".u-legend")).to_contain_text("FedAvg")
         assert shown_views(page) == ["Runs", "Overview", "Updates", "Clusters", "Clients", "Servers", "Costs"]
         page.get_by_role("link", name="Updates", exact=True).click()
-        expect(page.get_by_text("49 updates.")).to_be_visible()
+        expect(page.get_by_text("48 updates.")).to_be_visible()
         expect(page.get_by_text("virtual time").first).to_be_visible()
         page.get_by_role("table").get_by_role("link").first.click()
         for words in ("The id is that of the header's bytes", "The client has signed it"):

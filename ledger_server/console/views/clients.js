@@ -2,7 +2,7 @@
 import { html } from "../vendor/htm-3.1.1/preact.js";
 import { periods, way } from "../clustering.js";
 import { Author, Chart, Chip, Copy, Empty, Link, Table } from "../parts.js";
-import { authorName, colour, count, number, since, time } from "../words.js";
+import { authorName, colour, count, number, numberOf, since, time } from "../words.js";
 import { Updates } from "./overview.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
@@ -76,7 +76,7 @@ export function Client({ ledger, one }) {
       <dt>Cluster</dt><dd>${cluster < 0 ? "none yet" : html`<${Chip} place=${cluster} />${cluster + 1}`}</dd>
       ${newest && html`<dt>Updates</dt><dd>${count(newest.sequence + 1)}, the last ${time(Date.parse(newest.created_at))} by its own clock</dd>`}
       ${affected && html`<dt>Quarantine</dt><dd class="bad">${affected.state}, ${count(affected.withheld)} of its updates withheld</dd>`}
-      ${alarms.map((each) => html`<dt>Alarm: ${each.kind}</dt><dd class="bad">${each.detail} (${count(each.count)} times, last in <${Link} id=${each.update} />)</dd>`)}
+      ${alarms.map((each) => html`<dt>Alarm: ${each.kind}</dt><dd class="bad">${each.detail} (${numberOf(each.count, "time")}, last in <${Link} id=${each.update} />)</dd>`)}
     </dl>
     ${helped && html`<h2>Did learning from others help it?</h2><p class="said">${helped}</p>`}
     ${curve[0].length > 1 && html`<h2>Accuracy on its own data</h2><${Chart} name="client" x="updates" data=${curve} series=${[{ name: "as published", colour: colour(cluster), width: 2 }, { name: "its own model before", colour: colour(-1), dash: true }]} />`}

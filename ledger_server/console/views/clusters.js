@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "../vendor/htm-3.1.1/preact.js";
 import { approvals, periods, way } from "../clustering.js";
 import { Author, Chart, Chip, Empty, Table } from "../parts.js";
-import { authorName, colour, count, number } from "../words.js";
+import { authorName, colour, count, number, numberOf } from "../words.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
 /** @typedef {import("../clustering.js").Stay} Stay */
@@ -23,15 +23,15 @@ export function Clusters({ ledger }) {
   /** @type {{author: string, stays: Stay[]}[]} */
   const movers = authors.map((author) => ({ author, stays: way(over, author) })).filter(({ stays }) => stays.length > 1);
   return html`<h1>Clusters</h1>
-    <p>${count(clusters.length)} groups of clients that learn from one another, found in the latest approvals by Louvain's method; modularity ${number(ledger.clusters.modularity)}, at most ${number(1 - 1 / clusters.length, 2)} with so many equal groups. Nobody told the ledger how many there are.</p>
+    <p>${numberOf(clusters.length, "group")} of clients that learn from one another, found in the latest approvals by Louvain's method; modularity ${number(ledger.clusters.modularity)}, at most ${number(1 - 1 / clusters.length, 2)} with so many equal groups. Nobody told the ledger how many there are.</p>
     <h2>Who learns from whom</h2>
     <${Matrix} ledger=${ledger} authors=${authors} counts=${counts} />
-    <${Table} name="clusters" caption="The clusters, largest first." head=${[{ name: "cluster" }, { name: "clients", number: true }, { name: "models taken from inside", number: true }, { name: "from outside", number: true }, { name: "mean accuracy", number: true }, { name: "who", text: true }]}
-      rows=${clusters.map((/** @type {any} */ each, /** @type {number} */ place) => [
-        html`<${Chip} place=${place} />${place + 1}`, each.authors.length, count(each.approvals_inside), count(each.approvals_outside), number(meanAccuracy(ledger, each.authors)),
+    <${Table} name="clusters" caption="The clusters; each keeps its number and colour while most of its clients stay in it." head=${[{ name: "cluster" }, { name: "clients", number: true }, { name: "models taken from inside", number: true }, { name: "from outside", number: true }, { name: "mean accuracy", number: true }, { name: "who", text: true }]}
+      rows=${clusters.map((/** @type {any} */ each) => [
+        html`<${Chip} place=${each.place} />${each.place + 1}`, each.authors.length, count(each.approvals_inside), count(each.approvals_outside), number(meanAccuracy(ledger, each.authors)),
         html`${each.authors.slice(0, 12).map((/** @type {string} */ author) => html`<${Author} ledger=${ledger} author=${author} /> `)}${each.authors.length > 12 ? `and ${each.authors.length - 12} more` : ""}`,
       ])}
-      plain=${clusters.map((/** @type {any} */ each, /** @type {number} */ place) => [place + 1, each.authors.length, each.approvals_inside, each.approvals_outside, meanAccuracy(ledger, each.authors) ?? "", each.authors.join(" ")])} />
+      plain=${clusters.map((/** @type {any} */ each) => [each.place + 1, each.authors.length, each.approvals_inside, each.approvals_outside, meanAccuracy(ledger, each.authors) ?? "", each.authors.join(" ")])} />
     ${over.length > 2 &&
     html`<h2>Over time</h2>
       <p class="quiet">In each part of the updates that this page holds, by who learnt from whom in it alone. Pure: of the models that were averaged, the share from the client's own cluster as it is now; its own left out.</p>
@@ -95,7 +95,7 @@ function Matrix({ ledger, authors, counts }) {
     const box = event.target.getBoundingClientRect();
     const [column, row] = [event.clientX - box.left - edge, event.clientY - box.top].map((each) => Math.floor(each / cell));
     const [author, other] = [authors[row], authors[column]];
-    setSaid(author && other ? `${authorName(author)} has averaged ${count(counts.get(author)?.get(other) ?? 0)} updates of ${authorName(other)}` : "");
+    setSaid(author && other ? `${authorName(author)} has averaged ${numberOf(counts.get(author)?.get(other) ?? 0, "update")} of ${authorName(other)}` : "");
   };
   const open = (/** @type {any} */ event) => {
     const author = authors[Math.floor((event.clientY - event.target.getBoundingClientRect().top) / cell)];

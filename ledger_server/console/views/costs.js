@@ -1,7 +1,7 @@
 /** What the ledger costs: by kind, by client and by server, beside the formulas of its paper. */
 import { html } from "../vendor/htm-3.1.1/preact.js";
 import { Author, Table } from "../parts.js";
-import { brief, count, percent, size } from "../words.js";
+import { brief, count, numberOf, percent, size } from "../words.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
 
@@ -13,7 +13,7 @@ export function Costs({ ledger }) {
   const rows = [
     ["traffic of a client's round", costs.bytes_per_client_round, costs.paper_bytes_per_client_round, "[DAG-ACFL Eq. 8]"],
     ["stored, all of it", costs.storage_bytes, costs.ledger_payload_bytes, "[DAG-ACFL Eq. 10]"],
-    [`of it ${count(held)} models`, held * costs.model_bytes, costs.transactions * costs.model_bytes, ""],
+    [`of it ${numberOf(held, "model")}`, held * costs.model_bytes, costs.transactions * costs.model_bytes, ""],
     ["of it headers, evidence, signatures, indexes", Math.max(0, costs.storage_bytes - held * costs.model_bytes), costs.ledger_payload_bytes - costs.transactions * costs.model_bytes, ""],
     ["one model", costs.model_bytes, null, ""],
     [`models dropped by policy: ${count(costs.pruned_models)}`, costs.pruned_bytes, null, ""],
@@ -23,7 +23,7 @@ export function Costs({ ledger }) {
     <${Table} name="costs" caption="As measured on this server, and as the formula says." head=${[{ name: "what" }, { name: "measured", number: true }, { name: "by the formula", number: true }, { name: "formula" }]}
       rows=${rows.map(([what, measured, formula, name]) => [what, measured === null ? "–" : size(/** @type {number} */ (measured)), formula === null ? "" : size(/** @type {number} */ (formula)), name])}
       plain=${rows.map((row) => row.map((cell) => cell ?? ""))} />
-    <p class="quiet">${costs.archived ? `An archive may hold the evidence of the first ${count(costs.archived)} updates. ` : ""}<code>dag-acfl ledger prune</code> drops models that nobody can be offered any more, <code>dag-acfl ledger archive</code> moves the evidence of old selections to a file.</p>
+    <p class="quiet">${costs.archived ? `An archive may hold the evidence of the first ${numberOf(costs.archived, "update")}. ` : ""}<code>dag-acfl ledger prune</code> drops models that nobody can be offered any more, <code>dag-acfl ledger archive</code> moves the evidence of old selections to a file.</p>
     <h2>By kind</h2>
     <${Table} name="costs-by-kind" caption="What this server has received and sent since it began, without the heads of HTTP." head=${[{ name: "what for" }, { name: "received", number: true }, { name: "sent", number: true }]}
       rows=${[...costs.kinds.map((/** @type {any} */ each) => [each.kind, size(each.received), size(each.sent)]), ["all", size(costs.received_bytes), size(costs.sent_bytes)]]}

@@ -8,12 +8,13 @@ import { authorName, brief, colour, count } from "../words.js";
 
 /** Lanes with what they are called, and their colours' places, those of a cluster together. @param {any} density @param {Ledger} ledger @param {string} by @returns {Lane[]} */
 export function lanesOf(density, ledger, by) {
-  const lanes = density.lanes.map((/** @type {any} */ lane, /** @type {number} */ row) => ({
-    ...lane,
-    key: lane.name,
-    name: by === "client" ? authorName(lane.name) : by === "server" ? brief(lane.name) : lane.name === "-1" ? "no cluster" : `cluster ${Number(lane.name) + 1}`,
-    place: by === "client" ? ledger.cluster(lane.name) : by === "server" ? row : Number(lane.name),
-  }));
+  /** @type {Map<string, number>} */
+  const places = new Map((ledger.clusters?.clusters ?? []).map((/** @type {any} */ each) => [String(each.served), each.place]));
+  const lanes = density.lanes.map((/** @type {any} */ lane, /** @type {number} */ row) => {
+    const place = by === "client" ? ledger.cluster(lane.name) : by === "server" ? row : (places.get(lane.name) ?? Number(lane.name));
+    const name = by === "client" ? authorName(lane.name) : by === "server" ? brief(lane.name) : place < 0 ? "no cluster" : `cluster ${place + 1}`;
+    return { ...lane, key: lane.name, name, place };
+  });
   return lanes.sort((/** @type {Lane} */ a, /** @type {Lane} */ b) => a.place - b.place || (a.key < b.key ? -1 : 1));
 }
 

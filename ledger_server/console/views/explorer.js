@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "../vendor/htm-3.1.1/preact.js
 import { filter } from "../address.js";
 import { getJson } from "../api.js";
 import { Link } from "../parts.js";
-import { authorName, brief, colour, count, number, time } from "../words.js";
+import { authorName, brief, colour, count, number, numberOf, time } from "../words.js";
 import { Counts, drawDensity, lanesOf } from "./density.js";
 import { asked, Filters } from "./filters.js";
 import { Updates } from "./overview.js";
@@ -48,7 +48,7 @@ export function Explorer({ ledger, filters }) {
   const isFollowing = !filters.has("end") || filters.get("end") === "";
   const end = Math.min(isFollowing ? ledger.end : Number(filters.get("end")), ledger.end);
   const isThen = ledger.until !== null;
-  const only = asked(filters, isThen);
+  const only = asked(ledger, filters, isThen);
   const isTipsThen = isThen && filters.get("tips") === "1"; // of which only the page knows, of what it holds
   const usual = only ? ledger.end : Math.min(SHOWN_AT_FIRST, Math.max(10, ledger.end));
   const span = Math.max(10, Number(filters.get("span") ?? usual));
@@ -72,6 +72,7 @@ export function Explorer({ ledger, filters }) {
   const shown = (isHeld ? ledger.between(first, end) : found.updates).filter(
     (each) => each.arrival < end && (!isTipsThen || !ledger.children.get(each.arrival)?.some((other) => other < ledger.end)),
   );
+  const of = (/** @type {number} */ whole) => whole - Number(first === 0); // without genesis, which is no client's update
   const lines = shown.reduce((sum, each) => sum + each.parents.length, 0);
   const past = chosen === undefined ? null : ledger.lineage(chosen, "past");
   const future = chosen === undefined ? null : ledger.lineage(chosen, "future");
@@ -206,8 +207,8 @@ export function Explorer({ ledger, filters }) {
     ${found.trouble && !isHeld && html`<p class="bad" role="alert">${found.trouble}</p>`}
     <p class="quiet">
       ${density
-        ? html`${count(density.found)} updates, in ${count(density.columns)} columns: the darker, the more. ${axis === "order" ? "Click where there is something to see, or zoom in, until updates are dots." : "Zoom in until they are dots."}`
-        : html`${count(shown.length)} updates${only ? ` of ${count(end - first)}` : ""}.
+        ? html`${numberOf(only ? density.found : of(density.found), "update")}, in ${count(density.columns)} columns: the darker, the more. ${axis === "order" ? "Click where there is something to see, or zoom in, until updates are dots." : "Zoom in until they are dots."}`
+        : html`${numberOf(shown.filter((each) => each.parents.length).length, "update")}${only ? ` of ${count(of(end - first))}` : ""}.
             ${lines > MOST_LINES ? " More lines than can be told apart: choose an update to see its own." : ""}
             ${chosen !== undefined
               ? html` Chosen: <${Link} id=${filters.get("update")} />, which descends from ${count((past?.size ?? 1) - 1)} of them and went into ${count((future?.size ?? 1) - 1)}; its page says from which it learnt directly, and why.`
@@ -294,7 +295,7 @@ function Tip({ ledger, update, spot }) {
   });
   return html`<div class="tip" ref=${box}>
     <b class="mono">${brief(update.id)}</b> by <span class="mono">${authorName(update.author)}</span><br />
-    ${update.parents.length ? `learnt from ${update.parents.length} models` : "the first model"}, ${time(update.at)}<br />
+    ${update.parents.length ? `learnt from ${numberOf(update.parents.length, "model")}${update.parents.some((each) => ledger.updates.get(each)?.author === update.author) ? ", its own before among them" : ""}` : "the first model"}, ${time(update.at)}<br />
     ${update.metrics.accuracy === undefined ? "" : `accuracy ${number(update.metrics.accuracy)}`}
     ${ledger.cluster(update.author) < 0 ? "" : `, cluster ${ledger.cluster(update.author) + 1}`}
   </div>`;
@@ -374,12 +375,9 @@ function draw(canvas, ledger, scene, { chosen, past, future, over, density, axis
   if (density) {
     const lanes = /** @type {import("./density.js").Lane[]} */ (scene.lanes);
     drawDensity(pen, lanes, density.columns, { left: LEFT, top: TOP, width: width - LEFT - 16, lot });
-    const ends = [density.low, density.high].map((each) => (axis === "time" ? time(each) : axis === "depth" ? `depth ${each}` : `#${each}`));
+    const ends = [density.low, density.high];
     pen.fillStyle = ink;
-    pen.fillText(ends[0], LEFT, scene.height - 12);
-    pen.textAlign = "right";
-    pen.fillText(ends[1], width - 8, scene.height - 12);
-    pen.textAlign = "left";
+    label(pen, width, scene.height, axis === "time" ? ends.map(time) : ends.map((each) => (axis === "depth" ? `depth ${each}` : `#${each}`)));
     return;
   }
   const isOn = (/** @type {number} */ each) => chosen === undefined || past?.has(each) || future?.has(each);
@@ -420,12 +418,19 @@ function draw(canvas, ledger, scene, { chosen, past, future, over, density, axis
     pen.stroke();
     pen.lineWidth = 1;
   }
-  const ends = [scene.updates[0], scene.updates.at(-1)];
+  const ends = [scene.updates[0], scene.updates.at(-1)].filter((each) => each !== undefined);
   pen.fillStyle = ink;
-  if (ends[0] && ends[1]) {
-    pen.fillText(`#${ends[0].arrival}, ${time(ends[0].at)}`, LEFT, scene.height - 12);
-    pen.textAlign = "right";
-    pen.fillText(`#${ends[1].arrival}, ${time(ends[1].at)}`, width - 8, scene.height - 12);
-    pen.textAlign = "left";
-  }
+  label(pen, width, scene.height, ends.map((each) => `#${each.arrival}, ${time(each.at)}`));
+}
+
+/** What stands at both ends of the axis; where there is no room, up to the first comma, or at the right alone. @param {CanvasRenderingContext2D} pen @param {number} width @param {number} height @param {string[]} ends */
+function label(pen, width, height, ends) {
+  const room = width - LEFT - 8;
+  const fits = (/** @type {string[]} */ words) => words.reduce((sum, each) => sum + pen.measureText(each).width + 12, 0) < room;
+  const brief = ends.map((each) => each.split(", ")[0]);
+  const [left, right] = fits(ends) ? ends : fits(brief) ? brief : ["", brief[1]];
+  pen.fillText(left ?? "", LEFT, height - 12);
+  pen.textAlign = "right";
+  pen.fillText(right ?? "", width - 8, height - 12);
+  pen.textAlign = "left";
 }

@@ -1,9 +1,11 @@
 /** Which updates are shown: by client, cluster, server, time, and whether they are tips or tainted; all of it in the address. */
 import { html, useEffect, useRef } from "../vendor/htm-3.1.1/preact.js";
 import { filter } from "../address.js";
+import { authorName } from "../words.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
 
+const NO_CLUSTER = 1e9; // the server has none there
 const NAMES = ["author", "cluster", "server", "since", "until", "tips", "tainted"];
 
 /** Minutes, as an address has them, in ms since 1970. @param {string | null} text */
@@ -12,14 +14,14 @@ const ms = (text) => (text && !Number.isNaN(Date.parse(`${text}Z`)) ? String(Dat
 /**
  * What is asked of the server, as the end of a query; empty where nothing is filtered.
  *
- * @param {URLSearchParams} filters @param {boolean} isThen Of a past state only the page knows the tips.
+ * @param {Ledger} ledger @param {URLSearchParams} filters @param {boolean} isThen Of a past state only the page knows the tips.
  */
-export function asked(filters, isThen) {
-  const cluster = Number(filters.get("cluster"));
+export function asked(ledger, filters, isThen) {
+  const cluster = filters.get("cluster");
   /** @type {Record<string, string>} */
   const found = {
     author: (filters.get("author") ?? "").trim().toLowerCase(),
-    cluster: cluster ? String(cluster - 1) : "",
+    cluster: cluster ? String(clusterOf(ledger, cluster)?.served ?? NO_CLUSTER) : "",
     server: (filters.get("server") ?? "").trim().toLowerCase(),
     since: ms(filters.get("since")),
     until: ms(filters.get("until")),
@@ -31,6 +33,9 @@ export function asked(filters, isThen) {
     .map(([name, value]) => `&${name}=${encodeURIComponent(value)}`)
     .join("");
 }
+
+/** The cluster that a client is in, by the beginning of its id: a number may mean another one in somebody else's page. @param {Ledger} ledger @param {string} author */
+const clusterOf = (ledger, author) => author && (ledger.clusters?.clusters ?? []).find((/** @type {any} */ { authors }) => authors.some((/** @type {string} */ each) => each.startsWith(author)));
 
 const put = (/** @type {string} */ name) => (/** @type {any} */ event) => filter({ [name]: event.target.value.trim(), end: "" });
 
@@ -48,14 +53,15 @@ export function Filters({ ledger, filters }) {
   const set = NAMES.filter((name) => filters.get(name));
   const check = (/** @type {string} */ name) => (/** @type {any} */ event) => filter({ [name]: event.target.checked ? "1" : "", end: "" });
   const clusters = ledger.clusters?.clusters ?? [];
+  const cluster = clusterOf(ledger, filters.get("cluster") ?? "");
   return html`<details class="filters" open=${set.length > 0}>
     <summary>Only some updates${set.length > 0 ? ` (${set.length})` : ""}</summary>
     <div class="tools">
     <${Field} name="author" label="of client" value=${filters.get("author") ?? ""} placeholder="key:…" />
     <label>of cluster
-      <select value=${filters.get("cluster") ?? ""} onChange=${put("cluster")}>
+      <select onChange=${put("cluster")}>
         <option value="">any</option>
-        ${clusters.map((/** @type {any} */ _, /** @type {number} */ place) => html`<option value=${place + 1} selected=${String(place + 1) === filters.get("cluster")}>${place + 1}</option>`)}
+        ${clusters.map((/** @type {any} */ each) => html`<option value=${authorName(each.authors[0])} selected=${each === cluster}>${each.place + 1}</option>`)}
       </select></label>
     <${Field} name="server" label="by server" value=${filters.get("server") ?? ""} />
     <${Field} name="since" label="from (UTC)" value=${filters.get("since") ?? ""} type="datetime-local" />

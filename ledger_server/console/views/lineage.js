@@ -34,12 +34,13 @@ export function Lineage({ ledger, said, known }) {
   };
   const shown = parents.filter((id) => compared[id]);
   const shares = new Map(known.parents.map((/** @type {any} */ each) => [each.transaction, each.share]));
+  const isSame = new Set(shares.values()).size === 1; // then it is said once
   return html`<h2>What it descends from</h2>
     ${parents.length
-      ? html`<${Table} name=${`parents-${brief(said.id)}`} caption="The updates whose models were averaged into the one that training began with." size=${16}
-            head=${[{ name: "update" }, { name: "client" }, { name: "at most, of the average", number: true }, { name: "tensors compared" }]}
-            rows=${parents.map((id) => [html`<${Link} id=${id} />`, author(ledger, isOf(id)), percent(shares.get(id) ?? 0), compared[id] ? "yes" : html`<button type="button" disabled=${doing.endsWith("…")} onClick=${() => void compare([id])}>compare</button>`])}
-            plain=${parents.map((id) => [id, isOf(id)?.author ?? "", shares.get(id) ?? "", compared[id] ? "yes" : "no"])} />
+      ? html`<${Table} name=${`parents-${brief(said.id)}`} caption=${`The updates whose models were averaged into the one that training began with.${isSame && parents.length > 1 ? ` Each counts for at most ${percent(/** @type {number} */ (shares.get(parents[0])))} of a value of it.` : ""}`} size=${16}
+            head=${[{ name: "update" }, { name: "client" }, ...(isSame ? [] : [{ name: "at most, of the average", number: true }]), { name: "tensors compared" }]} more=${isSame ? ["at most, of the average"] : []}
+            rows=${parents.map((id) => [html`<${Link} id=${id} />`, author(ledger, isOf(id)), ...(isSame ? [] : [percent(shares.get(id) ?? 0)]), compared[id] ? "yes" : html`<button type="button" disabled=${doing.endsWith("…")} onClick=${() => void compare([id])}>compare</button>`])}
+            plain=${parents.map((id) => [id, isOf(id)?.author ?? "", ...(isSame ? [] : [shares.get(id) ?? ""]), compared[id] ? "yes" : "no", ...(isSame ? [shares.get(id) ?? ""] : [])])} />
           <div class="tools">
             <button type="button" disabled=${doing.endsWith("…") || shown.length === parents.length} onClick=${() => void compare(parents)}>Compare with all ${count(parents.length)}, ${size((parents.length + 2) * said.model.size)}</button>
             <span role="status" class="quiet">${doing}</span>
@@ -53,7 +54,7 @@ export function Lineage({ ledger, said, known }) {
         plain=${known.tensors.map((/** @type {any} */ each) => [each.tensor, each.step, (each.step / known.step) ** 2, ...shown.map((id) => compared[id][each.tensor] ?? "")])} />`}
     <h2>Who built on it</h2>
     ${children.length
-      ? html`<${Table} name=${`children-${brief(said.id)}`} caption="The updates that were trained from it, as far as this page holds them." size=${16} head=${[{ name: "update" }, { name: "client" }, { name: "with models of others", number: true }]}
+      ? html`<${Table} name=${`children-${brief(said.id)}`} caption="The updates that were trained from it, as far as this page holds them." size=${16} head=${[{ name: "update" }, { name: "client" }, { name: "with other models", number: true }]}
           rows=${children.map((each) => [html`<${Link} id=${/** @type {any} */ (each).id} />`, author(ledger, each), /** @type {any} */ (each).parents.length - 1])}
           plain=${children.map((each) => [/** @type {any} */ (each).id, /** @type {any} */ (each).author, /** @type {any} */ (each).parents.length - 1])} />`
       : html`<p class="quiet">None of the updates that this page holds.</p>`}`;

@@ -1,8 +1,9 @@
 /** For operators with a token: members, quarantine, tokens, pruning. Everything is said in words before it is done. */
 import { html, useEffect, useRef, useState } from "../vendor/htm-3.1.1/preact.js";
 import { Refused, getJson, postJson, token } from "../api.js";
+import { DIGITS, beginning } from "../find.js";
 import { Author, Copy, Empty, Link, Table } from "../parts.js";
-import { brief, count, number, size, time } from "../words.js";
+import { brief, count, number, numberOf, size, time } from "../words.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
 /**
@@ -181,20 +182,28 @@ function Members({ ledger, members, begin }) {
 /** @param {Part} properties */
 function Quarantine({ ledger, members, begin, filters }) {
   const [problem, setProblem] = useState("");
+  const [choices, setChoices] = useState(/** @type {string[]} */ ([]));
+  const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   const decisions = ledger.quarantine?.decisions ?? [];
   const see = async (/** @type {any} */ event) => {
     event.preventDefault();
     const form = new FormData(event.target);
-    const written = form.get("subject")?.toString().trim() ?? "";
-    const body = { subject: /^[0-9a-f]{64}$/.test(written) ? `update:${written}` : written, reason: form.get("reason")?.toString() ?? "" };
+    setProblem("");
+    setChoices([]);
     try {
+      const subjects = await subjectsOf(form.get("subject")?.toString() ?? "");
+      if (subjects.length !== 1) {
+        setProblem(subjects.length ? "Several begin so. Which one?" : "Nothing in this ledger begins so.");
+        return setChoices(subjects.length ? subjects : ledger.clients.slice(0, 20).map((each) => each.author));
+      }
+      const body = { subject: subjects[0], reason: form.get("reason")?.toString() ?? "" };
+      if (field.current) field.current.value = body.subject;
       const would = await postJson(`${PATH}/quarantines`, { ...body, dry_run: true });
-      setProblem("");
       begin({
         title: `Quarantine ${shortened(body.subject)}`,
         words: [
           would.descendants
-            ? `${count(would.descendants)} updates of ${count(would.authors_in_all)} clients have its steps in their models. ${count(would.beyond)} of them would be offered to nobody (those with a share of more than ${number(would.max_taint, 2)}, and its own).`
+            ? `${numberOf(would.descendants, "update")} of ${numberOf(would.authors_in_all, "client")} ${would.descendants === 1 ? "has its steps in its model" : "have its steps in their models"}. ${count(would.beyond)} of them would be offered to nobody (those with a share of more than ${number(would.max_taint, 2)}, and its own).`
             : "This server holds nothing of it: see that it is written as it should be.",
           would.authors.length > 0 && html`<${Table} name="withheld" caption="Whom it concerns; who has a clean model goes on from that, others from genesis." size=${5} head=${[{ name: "client" }, { name: "with its steps", number: true }, { name: "withheld", number: true }, { name: "goes on from" }]}
             rows=${would.authors.map((/** @type {any} */ each) => [html`<${Author} ledger=${ledger} author=${each.author} />`, count(each.descendants), count(each.beyond), would.subjects.includes(each.author) ? "nothing: it is quarantined" : each.clean ? html`<${Link} id=${each.clean} />` : "genesis"])}
@@ -219,12 +228,13 @@ function Quarantine({ ledger, members, begin, filters }) {
   return html`<${Standing} members=${members} />
     ${members.is_member && html`<h2>Quarantine a client or an update</h2>
       <form class="tools" onSubmit=${see}>
-        <label>Client or update <input name="subject" list="clients" size="40" required value=${filters.get("subject") ?? ""} placeholder="key:…, hash:… or an update's id, in full" /></label>
+        <label>Client or update <input ref=${field} name="subject" list="clients" size="40" required defaultValue=${filters.get("subject") ?? ""} placeholder="key:…, hash:… or an update's id, or how it begins" /></label>
         <datalist id="clients">${ledger.clients.slice(0, 200).map((each) => html`<option value=${each.author}></option>`)}</datalist>
         <label>Why <input name="reason" size="30" required maxlength="500" placeholder="for all to read" /></label>
         <button>See what it withholds …</button>
       </form>
-      ${problem && html`<p class="bad" role="alert">${problem}</p>`}`}
+      ${problem && html`<p class="bad" role="alert">${problem}</p>`}
+      ${choices.length > 0 && html`<div class="tools" role="group" aria-label="What is known">${choices.map((each) => html`<button type="button" title=${each} onClick=${() => field.current && (field.current.value = each)}>${shortened(each)}</button>`)}</div>`}`}
     <h2>Decided</h2>
     ${decisions.length
       ? html`<${Table} name="quarantine" caption=${`Of the ledger's updates, ${count(ledger.quarantine.withheld)} are offered to nobody.`} head=${[{ name: "act" }, { name: "what" }, { name: "whose" }, { name: "holds" }, { name: "why", text: true }, { name: "" }]}
@@ -233,6 +243,16 @@ function Quarantine({ ledger, members, begin, filters }) {
           plain=${decisions.map((/** @type {any} */ each) => [each.act, each.kind, each.subject, each.reach, each.reason, ""])} />`
       : html`<${Empty} title="Nothing is quarantined or erased."><p>Alarms that stand are on the page <a href="#/clients">Clients</a>.</p><//>`}
     <p class="quiet">Erasing a client's models cannot be undone, so it is done on the server's machine: <code>dag-acfl trust erase</code>.</p>`;
+}
+
+/** What is meant by what somebody has written: all in the ledger that begin so; one in full also where it is not there yet. @param {string} text */
+async function subjectsOf(text) {
+  const written = text.trim().toLowerCase().replace(/^update:/, "");
+  if (!DIGITS.test(written)) throw new Error("Ids are digits and the letters a to f; a client's has key: or hash: before them.");
+  const { updates, authors } = await beginning(written);
+  const found = [...authors, ...updates.map(({ transaction }) => `update:${transaction}`)];
+  if (found.length || !/[0-9a-f]{64}$/.test(written)) return found;
+  return [written.includes(":") ? written : `update:${written}`];
 }
 
 /** @type {Record<string, string>} */
@@ -257,7 +277,7 @@ function Tokens({ begin }) {
     const author = form.get("author")?.toString().trim() ?? "";
     begin({
       title: `Make a token for ${name}`,
-      words: [`Whoever holds it can take part in the ledger at this server${author ? `, and publish as ${author} alone` : ", and publish as anybody"}${days ? `, for ${count(days)} days` : ", without end, until it is revoked"}.`, "It is shown once, here: give it to its holder by a way that others cannot read. The server keeps only a digest of it."],
+      words: [`Whoever holds it can take part in the ledger at this server${author ? `, and publish as ${author} alone` : ", and publish as anybody"}${days ? `, for ${numberOf(days, "day")}` : ", without end, until it is revoked"}.`, "It is shown once, here: give it to its holder by a way that others cannot read. The server keeps only a digest of it."],
       go: "Make it",
       run: async () => {
         const { secret } = await postJson(`${PATH}/tokens`, { name, days, authors: author ? [author] : [] });
@@ -282,7 +302,7 @@ function Tokens({ begin }) {
     <h2>Make a client's token</h2>
     <form class="tools" onSubmit=${make}>
       <label>For whom <input name="name" size="16" required maxlength="64" placeholder="site-3" /></label>
-      <label>Days <input name="days" type="number" min="1" max="36500" value="90" size="6" /></label>
+      <label>Days <input name="days" type="number" min="1" max="36500" defaultValue="90" size="6" /></label>
       <label>Publishes as <input name="author" size="30" placeholder="anybody, or key:…" pattern="(key|hash):[0-9a-f]{64}" /></label>
       <button>Make it …</button>
     </form>
@@ -302,10 +322,10 @@ function Pruning({ begin }) {
       setSaid(would.models ? "" : `Nothing would go: all ${count(would.held)} models stay by the rule.`);
       if (!would.models) return;
       begin({
-        title: `Prune ${count(would.models)} models`,
+        title: `Prune ${numberOf(would.models, "model")}`,
         words: [
-          `${count(would.models)} models, ${size(would.nbytes)}, go from this ledger's store; ${count(would.held)} stay.`,
-          `What stays: genesis, each client's newest within the ledger's freshness, whatever was received in the last ${count(keep_days)} days, and all headers, signatures and evidence: the ledger's proof still holds.`,
+          `${numberOf(would.models, "model")}, ${size(would.nbytes)}, will go from this ledger's store; ${count(would.held)} will stay.`,
+          `What stays: genesis, each client's newest within the ledger's freshness, whatever was received in the last ${numberOf(keep_days, "day")}, and all headers, signatures and evidence: the ledger's proof still holds.`,
           "What goes is gone for good here: take a backup first (dag-acfl ledger backup), or an export (dag-acfl ledger export). A quarantine leads clients back to models that are still here: prune no sooner than you would notice a bad client.",
           "The server goes on serving meanwhile; other servers decide for themselves.",
         ],
@@ -313,7 +333,7 @@ function Pruning({ begin }) {
         canStop: true,
         run: async (say, isStopped) => {
           const went = await pruned({ keep_days, dry_run: false }, say, isStopped);
-          return `${count(went.models)} models, ${size(went.nbytes)}, are gone; the journal takes ${size(went.storage_bytes)} now.${went.is_whole ? "" : " It was stopped; prune again to go on."}`;
+          return `${numberOf(went.models, "model")}, ${size(went.nbytes)}, ${went.models === 1 ? "is" : "are"} gone; the journal takes ${size(went.storage_bytes)} now.${went.is_whole ? "" : " It was stopped; prune again to go on."}`;
         },
       });
     } catch (error) {
@@ -324,7 +344,7 @@ function Pruning({ begin }) {
   return html`<h2>Prune old models</h2>
     <p>Models that nobody can be offered any more take most of a ledger's space. First see what would go.</p>
     <form class="tools" onSubmit=${look}>
-      <label>Keep what was received in the last <input name="days" type="number" min="0" max="36500" step="any" value="30" required size="6" /> days of ledger time</label>
+      <label>Keep what was received in the last <input name="days" type="number" min="0" max="36500" step="any" defaultValue="30" required size="6" /> days of ledger time</label>
       <button>See what would go …</button>
     </form>
     <p class=${isBad ? "bad" : "quiet"} role=${isBad ? "alert" : "status"}>${said}</p>
@@ -342,7 +362,7 @@ async function pruned(body, say, isStopped) {
     const part = await postJson(`${PATH}/pruning`, { ...body, after });
     for (const name of /** @type {const} */ (["models", "nbytes", "held"])) sum[name] += part[name];
     [sum.is_whole, sum.storage_bytes, after] = [part.is_whole, part.storage_bytes, part.after];
-    say(`${count(sum.models + sum.held)} models looked at, ${count(sum.models)} ${body.dry_run ? "would go" : "gone"} …`);
+    say(`${numberOf(sum.models + sum.held, "model")} looked at, ${count(sum.models)} ${body.dry_run ? "would go" : "gone"} …`);
   }
   return sum;
 }

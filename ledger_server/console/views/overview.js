@@ -62,6 +62,7 @@ export function Overview({ ledger }) {
   const accuracy = accuracies.length ? spread(accuracies) : null;
   const active = clients.filter((each) => shownAt - each.at < ACTIVE_MS).length;
   const lately = updates.filter((each) => each.parents.length && shownAt - each.at < 60_000).length;
+  const known = ledger.clients.length || clients.length;
   const peers = ledger.peers?.items ?? [];
   const reached = peers.filter((/** @type {any} */ each) => each.is_reachable).length;
   const curve = meanOver(updates, "accuracy", (each) => each.arrival);
@@ -73,14 +74,14 @@ export function Overview({ ledger }) {
       <//>`;
   return html`<h1>Overview</h1>
     <ul class="tiles">
-      <${Tile} value=${count(ledger.end - 1)} what="updates" more=${isVirtual(last) ? "" : `${count(lately)} in the last minute`} to="#/updates" />
-      <${Tile} value=${count(ledger.clients.length || clients.length)} what="clients" more=${isVirtual(last) ? "" : `${active} published in the last hour`} to="#/clients" />
-      <${Tile} value=${ledger.clusters?.clusters.length ?? "–"} what="clusters" more=${`modularity ${number(ledger.clusters?.modularity, 2)}`} to="#/clusters" />
+      <${Tile} value=${count(ledger.end - 1)} what=${noun(ledger.end - 1, "update")} more=${isVirtual(last) ? "" : `${count(lately)} in the last minute`} to="#/updates" />
+      <${Tile} value=${count(known)} what=${noun(known, "client")} more=${isVirtual(last) ? "" : `${active} published in the last hour`} to="#/clients" />
+      <${Tile} value=${ledger.clusters?.clusters.length ?? "–"} what=${noun(ledger.clusters?.clusters.length, "cluster")} more=${`modularity ${number(ledger.clusters?.modularity, 2)}`} to="#/clusters" />
       <${Tile} value=${number(accuracy?.mean)} what="accuracy, mean of clients" more=${accuracy ? `± ${number(accuracy.deviation)} between them` : "nobody states any"} to="#/training" />
-      ${ledger.source.kind !== "server" ? html`<${Tile} value=${count(issuers(ledger).length)} what="servers published at" more="this is a copy" to="#/servers" />` : html`
+      ${ledger.source.kind !== "server" ? html`<${Tile} value=${count(issuers(ledger).length)} what=${`${noun(issuers(ledger).length, "server")} published at`} more="this is a copy" to="#/servers" />` : html`
       <${Tile} value=${peers.length ? `${reached + 1} of ${peers.length + 1}` : "1"} what=${peers.length ? "servers in touch" : "server, alone"} more=${peers.length ? "as this one sees it" : ""} to="#/servers" />`}
       <${Tile} value=${ledger.costs ? size(ledger.costs.storage_bytes) : "–"} what="stored here" more=${ledger.costs ? `${size(ledger.costs.model_bytes)} a model` : ""} to="#/costs" />
-      <${Tile} value=${count(ledger.alarms.length)} what="alarms" more=${ledger.quarantine?.decisions.length ? `${ledger.quarantine.decisions.length} quarantined or erased` : "nothing quarantined"} to="#/clients" />
+      <${Tile} value=${count(ledger.alarms.length)} what=${noun(ledger.alarms.length, "alarm")} more=${ledger.quarantine?.decisions.length ? `${ledger.quarantine.decisions.length} quarantined or erased` : "nothing quarantined"} to="#/clients" />
     </ul>
     <p><a href="#/updates">Who learnt from whom?</a> <a href="#/clusters">Which clients belong together?</a> <a href=${ledger.source.kind === "simulation" ? "#/runs" : "#/training"}>Does it help?</a> And click any update: why was it trained from these models, and is it genuine?</p>
     ${curve[0].length > 1 &&
@@ -93,6 +94,9 @@ export function Overview({ ledger }) {
     <h2>What came last</h2>
     <${Updates} ledger=${ledger} updates=${updates.slice(-12).reverse()} name="last-updates" caption="The newest updates that are shown." />`;
 }
+
+/** The noun alone, below its number. @param {number | undefined} value @param {string} name */
+const noun = (value, name) => (value === 1 ? name : `${name}s`);
 
 /** @param {{value: any, what: string, more: string, to: string}} properties */
 const Tile = ({ value, what, more, to }) =>
@@ -114,7 +118,7 @@ export function Updates({ ledger, updates, name, caption, marked }) {
     { name: "step", number: true },
     { name: "examples", number: true },
   ];
-  return html`<${Table} name=${name} caption=${caption} head=${head} marked=${marked}
+  return html`<${Table} name=${name} caption=${`${caption} Learnt from: how many models were averaged, its client's own before it among them.`} head=${head} marked=${marked}
     rows=${updates.map((each) => [
       each.arrival,
       html`<${Link} id=${each.id} />`,

@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from "../vendor/htm-3.1.1/preact.js";
 import { getJson } from "../api.js";
 import { Table } from "../parts.js";
-import { count, since, size } from "../words.js";
+import { count, numberOf, since, size } from "../words.js";
 import { Choice } from "./explorer.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
@@ -25,7 +25,8 @@ export function Servers({ ledger, filters }) {
   const own = ledger.peers?.public_key ?? "–";
   /** @type {Map<string, number>} */
   const through = new Map();
-  for (const update of ledger.list()) if (update.parents.length) through.set(update.server, (through.get(update.server) ?? 0) + 1);
+  const updates = ledger.list().filter((each) => each.parents.length);
+  for (const update of updates) through.set(update.server, (through.get(update.server) ?? 0) + 1);
   const answered = seen.filter((each) => each.transactions !== null);
   const asked = answered.find((each) => each.public_key === filters.get("through")) ?? answered[0];
   return html`<h1>Servers</h1>
@@ -33,7 +34,7 @@ export function Servers({ ledger, filters }) {
       <dt>This server's key</dt><dd><code>${own}</code></dd>
       <dt>Ledger</dt><dd><code>${ledger.genesis.ledger}</code></dd>
       ${version && html`<dt>Release</dt><dd>${version.version}, commit ${version.commit}</dd>`}
-      <dt>Published at it</dt><dd>${count(through.get(own) ?? 0)} of the ${count(ledger.list().length)} updates that this page holds</dd>
+      <dt>Published at it</dt><dd>${count(through.get(own) ?? 0)} of the ${numberOf(updates.length, "update")} that this page holds</dd>
     </dl>
     ${seen.length > 1
       ? html`<div class="columns">
@@ -43,14 +44,34 @@ export function Servers({ ledger, filters }) {
           <h2>Peers</h2>
           <div class="tools"><${Choice} name="through" label="As seen by" value=${asked?.public_key ?? ""} options=${Object.fromEntries(answered.map((each) => [each.public_key, each.name]))} /></div>
           ${asked && html`<${Peers} asked=${asked} own=${own} />`}`
-      : html`<p>It has no peers: this server keeps its ledger alone. <code>dag-acfl ledger join ${location.origin} --ledger ${ledger.genesis.ledger.slice(0, 12)}…</code> makes another one.</p>`}`;
+      : html`<p>It has no peers: this server keeps its ledger alone. <code>dag-acfl ledger join ${location.origin} --ledger ${ledger.genesis.ledger}</code> makes another one.</p>`}`;
 }
 
 /** @param {any} peer */
 const state = (peer) => (peer.is_banned ? "banned" : !peer.is_neighbour ? "through others" : peer.is_reachable ? "in touch" : "does not answer");
 
-/** @param {any} peer */
-const troubles = (peer) => [...peer.troubles, ...Object.entries(peer.incidents).map(([kind, times]) => `${kind}: ${count(/** @type {number} */ (times))} times`)].join("; ");
+/** What a peer did, as `fl_core.sync.effects.Incident` has it, in words. @type {Record<string, (times: string) => string>} */
+const INCIDENTS = {
+  invalid: (times) => `sent what no honest server sends, ${times}`,
+  banned: () => "is not spoken to any more, for that: see this server's log",
+  unserved: (times) => `did not send what it had listed, ${times}`,
+  dropped: (times) => `sent updates that found no room here, or whose parents did not come, ${times}`,
+  "rolled-back": () => "holds less than it did: its disk was put back to an earlier time",
+  differs: (times) => `did not hold the same when both were compared, ${times}: what is missing is fetched by itself`,
+};
+
+/** What went wrong with a peer since the server's process started; its old errors as such, where it answers again. @param {any} peer */
+const troubles = (peer) =>
+  [
+    ...peer.troubles.map((/** @type {string} */ each) => (peer.is_reachable ? `lately: ${each}` : each)),
+    ...Object.entries(peer.incidents).map(([kind, times]) => (Object.hasOwn(INCIDENTS, kind) ? INCIDENTS[kind] : (/** @type {string} */ often) => `${kind}, ${often}`)(numberOf(/** @type {number} */ (times), "time"))),
+  ].join("; ");
+
+/** What to do about a server that does not answer; where it refuses, what it says has it. @param {Server} server */
+const step = ({ name, url, problem }) =>
+  /^\d{3}\b/.test(problem)
+    ? `${name} refuses this server: ${problem}.`
+    : `${name} does not answer: ${problem}. See whether it runs there (dag-acfl serve), and whether ${url} answers from this server's machine. Meanwhile the others go on; once it is back it fetches what it lacks by itself.`;
 
 /** @param {{asked: Server, own: string}} properties */
 function Peers({ asked, own }) {
@@ -70,9 +91,8 @@ function Lacks({ seen }) {
   const cells = seen.map((row) => [row.name, ...seen.map((column) => (row === column ? "" : held(row) === null || held(column) === null ? "?" : Math.max(0, Number(held(column)) - Number(held(row)))))]);
   const most = Math.max(...seen.map((each) => each.transactions ?? 0));
   const away = seen.filter((each) => each.transactions === null);
-  return html`<p class="said">${away.length
-      ? `${away.map((each) => each.name).join(", ")} ${away.length === 1 ? "does" : "do"} not answer: ${away[0].problem}.`
-      : seen.every((each) => each.transactions === most) ? `All have ${count(most - 1)} updates.` : "Some are behind; they fetch what they lack by themselves."}</p>
+  return html`${away.map((each) => html`<p class="said">${step(each)}</p>`)}
+    ${!away.length && html`<p class="said">${seen.every((each) => each.transactions === most) ? `All have ${numberOf(most - 1, "update")}.` : "Some are behind; they fetch what they lack by themselves."}</p>`}
     <${Table} name="lacks" caption="How many updates the server of a row has fewer than that of a column." head=${[{ name: "server" }, ...seen.map((each) => ({ name: each.name, number: true }))]}
       rows=${cells.map((row) => row.map((cell, at) => (at && cell ? html`<span class="bad">${cell === "?" ? cell : count(Number(cell))}</span>` : cell)))} plain=${cells} />`;
 }

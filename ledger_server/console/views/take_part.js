@@ -5,7 +5,7 @@ import { CLASSES, TEST, trainingDigits } from "../digits.js";
 import { digitOf, paint, turned } from "../drawing.js";
 import { Author, Empty, Link, Table } from "../parts.js";
 import { TakingPart, layersOf } from "../taking_part.js";
-import { count, number, time } from "../words.js";
+import { count, number, numberOf, time } from "../words.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
 /** @typedef {import("../drawing.js").Stroke} Stroke */
@@ -66,7 +66,7 @@ function Digits({ ledger, taking, layers, asked }) {
     <div class="columns">
       <${Draw} taking=${taking} />
       <section>
-        <h2>What it trains on: ${count(examples)} digits</h2>
+        <h2>What it trains on: ${numberOf(examples, "digit")}</h2>
         <div class="tools">
           <label>Your camera hangs
             <select value=${kept.degrees} disabled=${doing} onChange=${(/** @type {any} */ event) => filter({ camera: event.target.value })}>

@@ -6,7 +6,7 @@ import { checkSignature, digestOf } from "../client/crypto.js";
 import { signedBytes, transactionId } from "../client/header.js";
 import { cutsOf } from "../cuts.js";
 import { Author, Chip, Copy, Link, Table } from "../parts.js";
-import { brief, colour, count, number, percent, save, size, time } from "../words.js";
+import { brief, colour, count, number, numberOf, save, size, time } from "../words.js";
 import { Lineage } from "./lineage.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
@@ -50,7 +50,7 @@ export function UpdatePage({ ledger, one }) {
         <dl>
           <dt>Id</dt><dd><code>${said.id}</code></dd>
           <dt>Client</dt><dd><${Author} ledger=${ledger} author=${said.author} />, its update ${said.sequence + 1}</dd>
-          <dt>Trained on</dt><dd>${count(said.num_examples)} examples</dd>
+          <dt>Trained on</dt><dd>${numberOf(said.num_examples, "example")}</dd>
           ${Object.entries(said.metrics)
             .filter(([name]) => !name.startsWith("_"))
             .map(([name, value]) => html`<dt>${name}</dt><dd>${number(/** @type {number} */ (value))}</dd>`)}
@@ -63,7 +63,7 @@ export function UpdatePage({ ledger, one }) {
         <h2>What is known of it</h2>
         <dl>
           <dt>Received</dt><dd>${time(said.receipt.received_at_ms)} by server <code>${brief(said.receipt.issuer)}</code></dd>
-          <dt>Place</dt><dd>#${count(known.arrival)} here, ${count(said.depth)} steps from genesis at most${said.is_tip ? "; nobody has built on it yet" : ""}</dd>
+          <dt>Place</dt><dd>#${count(known.arrival)} here, ${numberOf(said.depth, "step")} from genesis at most${said.is_tip ? "; nobody has built on it yet" : ""}</dd>
           ${cluster >= 0 && html`<dt>Cluster of its client</dt><dd><${Chip} place=${cluster} />${cluster + 1}</dd>`}
           <dt>Size of the step</dt><dd>${number(known.step)} (of the model: ${number(known.norm)})</dd>
           ${known.taint > 0 && html`<dt>Taint</dt><dd class="bad">${number(known.taint)} of it descends from quarantined steps</dd>`}
@@ -151,9 +151,9 @@ function Why({ ledger, said, known, evidence }) {
     <${Ranks} candidates=${candidates} ledger=${ledger} cuts=${cuts} />
     <${Table} name=${`why-${brief(said.id)}`} caption=${`The candidates that the selection ${brief(said.attachment.digest)} names, as the selector ${selector} ranked them; those taken are marked.`} size=${32}
       marked=${(/** @type {number} */ row) => candidates[row]?.selected}
-      head=${[{ name: "rank", number: true }, { name: "update" }, { name: "client" }, { name: "similarity of what was learnt", number: true }, { name: "of the models", number: true }, ...(cuts.name ? [{ name: cuts.name, number: true }] : []), { name: "at most, of the average", number: true }]}
+      head=${[{ name: "rank", number: true }, { name: "update" }, { name: "client" }, { name: "similarity of what was learnt", number: true }, { name: "of the models", number: true }, ...(cuts.name ? [{ name: cuts.name, number: true }] : [])]} more=${["at most, of the average"]}
       rows=${candidates.map((/** @type {any} */ each, /** @type {number} */ place) => [
-        place + 1, html`<${Link} id=${each.update} />`, html`<${Author} ledger=${ledger} author=${each.author} />`, number(each.update_similarity), number(each.similarity), ...(cuts.name ? [number(cuts.scores[place])] : []), each.selected ? percent(shares.get(each.update) ?? 0) : "",
+        place + 1, html`<${Link} id=${each.update} />`, html`<${Author} ledger=${ledger} author=${each.author} />`, number(each.update_similarity), number(each.similarity), ...(cuts.name ? [number(cuts.scores[place])] : []),
       ])}
       plain=${candidates.map((/** @type {any} */ each, /** @type {number} */ place) => [place + 1, each.update, each.author, each.update_similarity, each.similarity, ...(cuts.name ? [cuts.scores[place] ?? ""] : []), each.selected ? (shares.get(each.update) ?? 0) : ""])} />
     ${said.parents.includes(asker?.update) && html`<p>The client's own newest update, <${Link} id=${asker.update} />, is part of the average, too.</p>`}`;
@@ -164,9 +164,9 @@ function words(said, evidence, taken, first, last) {
   const others = evidence.candidates.length;
   const who = evidence.asker?.update ? `its update ${brief(evidence.asker.update)}` : "its first model";
   const clients = new Set(taken.map((each) => each.author)).size;
-  if (!taken.length) return `The client asked with ${who}. None of the ${others} models that were compared resembled its own enough, so it went on with its own alone.`;
+  if (!taken.length) return `The client asked with ${who}. ${others === 1 ? "The one model that was compared did not resemble its own enough" : `None of the ${count(others)} models that were compared resembled its own enough`}, so it went on with its own alone.`;
   const gap = first && last ? ` The last one taken resembles it by ${number(last.update_similarity, 2)}, the next would by ${number(first.update_similarity, 2)}: that drop is where the list was cut.` : "";
-  return `The client asked with ${who}. Of ${others} models that were named, ${taken.length} (of ${clients} ${clients === 1 ? "client" : "clients"}) resemble what it has learnt, and were averaged${said.parents.includes(evidence.asker?.update) ? " with its own" : ""}.${gap}`;
+  return `The client asked with ${who}. Of ${numberOf(others, "model")} that were named, ${taken.length} (of ${numberOf(clients, "client")}) ${taken.length === 1 ? "resembles" : "resemble"} what it has learnt, and ${taken.length === 1 ? "was" : "were"} averaged${said.parents.includes(evidence.asker?.update) ? " with its own" : ""}.${gap}`;
 }
 
 /** The ranked similarities, how good a cut before each would be, and the one that was made, as a picture. @param {{candidates: any[], ledger: Ledger, cuts: import("../cuts.js").Cuts}} properties */
@@ -227,6 +227,6 @@ function Ranks({ candidates, ledger, cuts }) {
     const fit = new ResizeObserver(paint);
     fit.observe(canvas);
     return () => fit.disconnect();
-  }, [candidates]);
+  }, [candidates, ledger.clusters]);
   return html`<div class="drawing"><canvas ref=${place} class="ranks" height="200" role="img" aria-label="Similarity by rank; the table below has the figures"></canvas></div>`;
 }
