@@ -1,6 +1,6 @@
 /** The console: which view is shown, what it shows of the ledger, and whether that is live. */
 import { html, render, useEffect, useReducer, useState } from "./vendor/htm-3.1.1/preact.js";
-import { here } from "./address.js";
+import { filter, here, travelled } from "./address.js";
 import { token } from "./api.js";
 import { Find } from "./find.js";
 import { Ledger } from "./ledger.js";
@@ -50,6 +50,7 @@ const NOT_HERE = {
   runs: "This is one ledger: runs are there for a folder of a simulation's results.",
 };
 
+const STILL_MS = 300; // the bar is in the address when it rests: browsers refuse more than some hundred changes of it in half a minute
 const HIDDEN_MS = 20_000; // a browser holds six streams of a server at most, so hidden tabs let go of theirs
 const ledger = new Ledger();
 
@@ -58,13 +59,17 @@ function Console() {
   useEffect(() => ledger.listen(() => redraw(0)), []);
   useEffect(() => {
     const moved = () => redraw(0);
-    addEventListener("hashchange", moved);
+    const travel = (/** @type {HashChangeEvent} */ event) => {
+      if (event.isTrusted) ledger.until = untilOf(); // else it is a filter's
+      moved();
+    };
+    addEventListener("hashchange", travel);
     const clock = setInterval(() => {
       ledger.check();
       moved(); // "3 s ago"
     }, 5000);
     return () => {
-      removeEventListener("hashchange", moved);
+      removeEventListener("hashchange", travel);
       clearInterval(clock);
     };
   }, []);
@@ -148,9 +153,32 @@ function Theme() {
   return html`<button type="button" onClick=${turn} aria-label="Light or dark">◐</button>`;
 }
 
+/** Where the address says that the shown ledger ends: genesis is no update. */
+function untilOf() {
+  const at = travelled(ledger.until && ledger.until - 1);
+  return at === null ? null : at + 1;
+}
+
 /** Time travel: all views show the ledger as it was. */
 function Travel() {
   const [playing, setPlaying] = useState(false);
+  const [until, isHere] = [ledger.until, ledger.length > 1];
+  const { view, one, filters } = here();
+  const at = filters.get("at") ?? "";
+  useEffect(() => {
+    if (!isHere) return undefined;
+    if (until !== null && until >= ledger.length) {
+      ledger.until = null; // a link to all that there is
+      ledger.changed();
+      return undefined;
+    }
+    const rest = setTimeout(() => {
+      const wanted = until === null ? "" : String(until - 1);
+      if (until !== null) void ledger.part(Math.max(0, until - 1000), until).catch(() => {});
+      if (at !== wanted || !history.state) filter({ at: wanted });
+    }, STILL_MS);
+    return () => clearTimeout(rest);
+  }, [until, isHere, view, one, at]);
   useEffect(() => {
     if (!playing) return;
     const length = ledger.length;
@@ -167,7 +195,6 @@ function Travel() {
   const go = (/** @type {number} */ end) => {
     ledger.until = end >= ledger.length ? null : end;
     ledger.changed();
-    if (ledger.until !== null) void ledger.part(Math.max(0, end - 1000), end).catch(() => {});
   };
   const last = ledger.updates.get(ledger.end - 1);
   return html`<div class="travel">
@@ -192,6 +219,7 @@ function AskToken() {
     </form>`;
 }
 
+ledger.until = untilOf();
 const theme = localStorage.getItem("dag-acfl-theme");
 if (theme) document.documentElement.dataset.theme = theme;
 render(html`<${Console} />`, /** @type {HTMLElement} */ (document.getElementById("console")));

@@ -1,8 +1,9 @@
 """What a newcomer stumbled over: addresses, names, numbers and refusals that the console's pages say, in Chromium."""
 
+import re
 from pathlib import Path
 
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from fl_client import LedgerClient
 from fl_core.wire import v1
@@ -10,6 +11,44 @@ from tests.browser.console import lying
 from tests.browser.operate import OPERATOR, operating, said
 from tests.browser.operate import ledger as operated
 from tests.browser.pages import ledger, opened, page_of, taught
+
+STILL_MS = 5000
+
+
+def at_bar(page: Page, updates: int) -> None:
+    """The bar on top, and the address, say that so many of twelve updates are shown."""
+    expect(page.get_by_text(f"{updates} of 12 updates")).to_be_visible()
+    address = re.compile(rf"[?&]at={updates}\b") if updates < 12 else re.compile(r"^((?!at=).)*$")
+    expect(page).to_have_url(address, timeout=STILL_MS)
+
+
+def test_the_bars_place_is_in_the_address_and_goes_back_and_forth_with_it(browser: Browser, tmp_path: Path) -> None:
+    with ledger(tmp_path) as live, page_of(browser, live) as page:
+        taught(live, tmp_path)
+        opened(page, live, "", "Overview")
+        at_bar(page, 12)
+        page.get_by_label("Show the ledger as it was").fill("5")
+        at_bar(page, 4)
+        page.get_by_role("link", name="Updates", exact=True).click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Updates")
+        at_bar(page, 4)
+        page.get_by_role("button", name="Back to now").click()
+        at_bar(page, 12)
+        page.go_back()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+        at_bar(page, 4)
+        page.go_forward()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Updates")
+        at_bar(page, 12)
+
+
+def test_a_link_shows_the_ledger_as_it_was_and_one_beyond_its_end_as_it_is(browser: Browser, tmp_path: Path) -> None:
+    with ledger(tmp_path) as live:
+        taught(live, tmp_path)
+        for told, shown in ((4, 4), (0, 0), (99, 12)):
+            with page_of(browser, live) as page:
+                opened(page, live, f"clients?at={told}", "Clients")
+                at_bar(page, shown)
 
 
 def test_a_clients_id_may_be_shortened_where_only_one_begins_so(browser: Browser, tmp_path: Path) -> None:
