@@ -718,6 +718,7 @@ def acts_in_effect_vectors() -> list[dict[str, Any]]:
     bad = an_act(ActKind.QUARANTINE, "update:" + "ab" * 32)
     later = an_act(ActKind.QUARANTINE, author(), number=2, previous=joined.id)
     lifted = an_act(ActKind.LIFT, f"act:{bad.id}", number=2, previous=bad.id)
+    early, of_later = an_act(ActKind.LIFT, f"act:{bad.id}"), an_act(ActKind.LIFT, f"act:{later.id}")
     cases: dict[str, tuple[list[SignedAct], list[TxId]]] = {
         "one of three": ([sign_act(bad, key("author"))], []),
         "two of three": ([sign_act(bad, key("author"), key("other"))], []),
@@ -739,6 +740,19 @@ def acts_in_effect_vectors() -> list[dict[str, Any]]:
         ),
         "lifted": (
             [sign_act(bad, key("author"), key("other")), sign_act(lifted, key("author"), key("other"))],
+            [],
+        ),
+        "lifted before it is in effect": (
+            [sign_act(bad, key("author")), sign_act(early, key("author"), key("other"))],
+            [],
+        ),
+        "a lift of an act that is not here": ([sign_act(early, key("author"), key("other"))], []),
+        "a lift of an act with a greater number": (
+            [
+                sign_act(joined, key("author"), key("other")),
+                sign_act(later, key("author"), key("other"), key("newcomer")),
+                sign_act(of_later, key("author"), key("other")),
+            ],
             [],
         ),
         "previous not in effect": (

@@ -145,7 +145,7 @@ class MemberActs:
             if each.act.kind is ActKind.ROTATE_SELF:
                 self._rotations[each.act.subject] += 1
             elif self._is_decided(each):
-                self._followed.add(each.act.previous)
+                self._followed |= {each.act.previous, TxId(each.act.subject_id)}  # a lift needs what it lifts
             else:
                 self._undecided.update(self.effect.electors & each.signatures.keys())
 

@@ -5,6 +5,7 @@ a running server notices within a second, and its peers by gossip. Who is a memb
 ``fl_core.dag.acts``.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -83,7 +84,15 @@ class Membership:
         self.acts: MemberActs = acts or MemberActs(
             store, self.ledger, self.genesis, has_published=lambda _: False, server=self.own_key
         )
+        self._read()
+
+    def _read(self) -> None:
+        """Read from the acts what members are called, and what they would lift."""
         self._names = self._read_names()
+        self._lifting = defaultdict[TxId, set[PublicKey]](set)
+        for each in self.acts.all():
+            if each.act.kind is ActKind.LIFT:
+                self._lifting[TxId(each.act.subject_id)] |= each.signatures.keys()
 
     def _read_names(self) -> Mapping[str, str]:
         names = {str(founder.key): founder.name for founder in self.genesis.members}
@@ -164,15 +173,18 @@ class Membership:
         return [*done, *self.propose(ActKind.QUARANTINE, new, details={"reason": reason}, now_ms=now_ms)]
 
     def lift(self, act: TxId, *, reason: str, now_ms: int) -> Standing:
-        """Propose to end a quarantine, or sign what does; one that is lifted everywhere is left so.
+        """Propose to end a quarantine, in effect or not, or sign what does; one that is lifted everywhere is left so.
 
         Raises:
-            MembersError: This server is no member, or there is no such quarantine.
+            MembersError: This server is no member, there is no such quarantine, or what that follows is not here.
         """
         self.check_member()
         kept = self.acts.all()
-        if not any(each.id == act and each.act.kind is ActKind.QUARANTINE for each in kept):
+        named = [each.act for each in kept if each.id == act and each.act.kind is ActKind.QUARANTINE]
+        if not named:
             raise MembersError(f"no quarantine here has the id {act[:MIN_DIGITS]}…; see: dag-acfl trust report")
+        if named[0].number > self.acts.effect.number + 1:  # a lift of a smaller number would never be in effect
+            raise MembersError("the quarantine follows acts that this server does not have yet; try again in a minute")
         for each in kept:
             if (each.act.kind, each.act.subject_id) == (ActKind.LIFT, act) and each.id in self.acts.effect.acts:
                 return self._standing(each)
@@ -252,13 +264,33 @@ class Membership:
             "ROTATE_MEMBER": (f"{name} has a new key", f"{name} changes to key {act.object_id}"),
             "LIST_AUTHOR": (f"{act.subject} may publish", f"let {act.subject} publish"),
             "UNLIST_AUTHOR": (f"{act.subject} may not publish any more", f"let {act.subject} publish no more"),
-            "QUARANTINE": (f"{act.subject} is quarantined, act {act_id}", f"quarantine {act.subject}: {reason}"),
+            "QUARANTINE": (
+                f"{act.subject} is quarantined, act {act_id}",
+                f"quarantine {act.subject}{self._who_would_lift(standing.signed.id)}: {reason}",
+            ),
             "LIFT": (f"quarantine {act.subject_id[:8]} is lifted", f"lift quarantine {act.subject_id[:8]}: {reason}"),
             "ERASE": (f"the models of {act.subject} are erased", f"erase the models of {act.subject}: {reason}"),
             "ROTATE_AUTHOR": (f"{act.object} goes on as {act.subject}", f"let {act.object} go on as {act.subject}"),
         }
         done, proposed = known.get(act.kind.name, (words := f"{act.kind.name.lower()} {act.subject}", words))
         return done if standing.is_in_effect else proposed
+
+    def _who_would_lift(self, quarantine: TxId) -> str:
+        """Who has signed to lift it, for those who are asked to sign it."""
+        names = sorted(map(self.name, self._lifting.get(quarantine, set()) & self.acts.effect.members))
+        return f", which {' and '.join(names)} would lift" if names else ""
+
+    def _would_lift(self, quarantine: TxId) -> bool:
+        return self.own_key in self._lifting.get(quarantine, ())
+
+    def holds_here(self, standing: Standing) -> bool:
+        """Whether this server goes by an act that is not in effect yet, since it has signed it."""
+        signed = standing.signed
+        if self.own_key not in signed.signatures or standing.is_in_effect:
+            return False
+        if signed.act.kind is ActKind.LIFT:
+            return signed.act.subject_id not in self.acts.effect.acts
+        return not self._would_lift(signed.id)
 
     def standings(self) -> list[Standing]:
         """How far every act of members has come that is kept here: those that wait for signatures, then the newest."""
@@ -301,10 +333,15 @@ class Membership:
     def _act(
         self, kind: ActKind, subject: str, *, details: Mapping[str, str] | None = None, changed: str = "", now_ms: int
     ) -> Act:
-        """The open proposal that says so, or a new one; of members in every word: another may name another address."""
+        """The open proposal that says so, or a new one; of members in every word: another may name another address.
+
+        A quarantine that this server would lift is not signed again: it would not hold here.
+        """
         for each in self.open():
             act = each.signed.act
             says_so = act.details == (details or {}) or not subject.startswith("member:")
+            if self._would_lift(each.signed.id):
+                continue
             if (act.kind, act.subject, act.object) == (kind, subject, changed) and says_so:
                 return act
         number = self.acts.effect.number
@@ -322,6 +359,6 @@ class Membership:
 
     def _keep(self, signed: SignedAct) -> Standing:
         self.acts.admit(signed)
-        self._names = self._read_names()
+        self._read()
         kept = next(each for each in self.acts.all() if each.id == signed.id)
         return self._standing(kept, self.acts.effect.waiting.get(kept.id, ()))

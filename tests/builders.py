@@ -3,14 +3,17 @@
 A model here is one layer of three weights and a bias, so that every expected number fits in a head.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from cachetools import LRUCache
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from fl_core.dag.author import AuthorKind, author_of_secret
 from fl_core.dag.building import UnsignedTransaction, build_genesis, build_update
@@ -41,6 +44,14 @@ def key_from_seed(seed: int) -> Ed25519PrivateKey:
 def author_of(key: Ed25519PrivateKey) -> AuthorId:
     """The author that signs with this key."""
     return AuthorKind.ED25519.author(public_key_of(key))
+
+
+def write_key(key: Ed25519PrivateKey, file: Path) -> str:
+    """Keep a key as commands read it, for its owner alone; the file's name."""
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    with open(file, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as opened:
+        opened.write(pem)
+    return str(file)
 
 
 ISSUER = key_from_seed(1)

@@ -163,7 +163,7 @@ def show(members: "Membership", standing: "Standing") -> None:
         typer.echo(f"{members.words(standing)}{needed if is_of_members else ''}")
         return
     typer.echo(f"proposal {act_id}: {members.words(standing)}")
-    here = "" if is_of_members or members.own_key not in standing.signed.signatures else " everywhere, here at once"
+    here = " everywhere, here at once" if members.holds_here(standing) and not is_of_members else ""
     signed_by = ", ".join(standing.signed_by) or "nobody"
     typer.echo(f"  signed by {signed_by}; in effect with {standing.needed} signatures{here}")
     missing = standing.needed - len(standing.signed_by)

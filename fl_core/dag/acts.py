@@ -26,7 +26,9 @@ Which acts are in effect (``acts_in_effect``) is a pure function of the set of s
 * an act needs its ``previous`` in effect and the signatures of the threshold of members: so nobody can run ahead
   with the numbers, and every act commits to what went before;
 * a rotation also needs the signature of the new key;
-* a member's act holds on that member's own server at once (``list_members``).
+* a lift needs the quarantine that it names to be there, in effect or not, with no greater number: members of the past
+  lift nothing of today;
+* a member's act holds on that member's own server at once (``list_members``, ``fl_core.trust.quarantine``).
 
 The members of the past could sign a past of their own. So where a checkpoint names an act that is carried by enough
 signatures (``settled``), no other act of that number changes the members. It carries no act by itself. What changes no
@@ -86,7 +88,7 @@ class ActKind(IntEnum):
     QUARANTINE = 7
     """Of an author, or of one update."""
     LIFT = 8
-    """The quarantine of this act ends."""
+    """The quarantine of this act ends; one that is not in effect yet never holds."""
     ERASE = 9
     """The author's models are dropped everywhere."""
     SUCCEED = 10
@@ -346,7 +348,8 @@ class Effect:
         members_version: How many acts have changed the list; 0 is the founders'.
         acts: Ids of the acts in effect, in order.
         number: Of the newest of them; 0 without any.
-        waiting: The acts that are not in effect and would be if all who judge them signed, by id: those members.
+        waiting: The acts that are not in effect and would be if all who judge them signed, by id: those members. A
+            quarantine that is lifted waits for nobody.
     """
 
     members: frozenset[PublicKey]
@@ -379,6 +382,7 @@ def acts_in_effect(
     waiting: dict[TxId, frozenset[PublicKey]] = {}
     of_members = (each for each in acts if each.act.kind is not ActKind.ROTATE_SELF)
     ordered = sorted(of_members, key=lambda each: (each.act.number, each.id))
+    quarantines = {each.id: each.act.number for each in ordered if each.act.kind is ActKind.QUARANTINE}
     for number, group in groupby(ordered, key=lambda each: each.act.number):
         judges = members
         following = [each for each in group if number == 1 or each.act.previous in in_effect]
@@ -387,7 +391,7 @@ def acts_in_effect(
         for signed in following:
             act = signed.act
             is_rewriting = is_settled and act.kind in _CHANGES_MEMBERS and signed.id not in settled
-            if is_rewriting or not _makes_sense(act, members, in_effect):
+            if is_rewriting or not _makes_sense(act, members, in_effect, quarantines):
                 continue
             if signed.id in carried:
                 in_effect[signed.id] = act
@@ -398,6 +402,9 @@ def acts_in_effect(
             elif _is_carried(act, judges | signed.signatures.keys(), judges, threshold):
                 waiting[signed.id] = judges
     newest = max((act.number for act in in_effect.values()), default=0)
+    for act in in_effect.values():
+        if act.kind is ActKind.LIFT:
+            waiting.pop(TxId(act.subject_id), None)
     return Effect(members, electors, version, tuple(in_effect), newest, waiting)
 
 
@@ -494,11 +501,12 @@ def _is_carried(
     return agreed and len(electorate.intersection(signers)) >= votes_needed(len(electorate), threshold)
 
 
-def _makes_sense(act: Act, members: frozenset[PublicKey], in_effect: Mapping[TxId, Act]) -> bool:
-    """Whether the subject is there to be acted upon."""
+def _makes_sense(
+    act: Act, members: frozenset[PublicKey], in_effect: Mapping[TxId, Act], quarantines: Mapping[TxId, int]
+) -> bool:
+    """Whether the subject is there to be acted upon; ``quarantines`` are all that are kept, with their numbers."""
     if act.kind is ActKind.LIFT:
-        lifted = in_effect.get(TxId(act.subject_id))
-        return lifted is not None and lifted.kind is ActKind.QUARANTINE
+        return quarantines.get(TxId(act.subject_id), act.number + 1) <= act.number
     if act.kind is ActKind.SUCCEED:
         return all(each.kind is not ActKind.SUCCEED for each in in_effect.values())
     if act.kind is ActKind.REMOVE_MEMBER:

@@ -3,7 +3,9 @@
 A quarantine names an author or one update: their steps count as bad (``fl_core.trust.lineage``), and what descends from
 them is not offered. It can be lifted by an act that names it. An erasure names an author, whose models are dropped.
 An author is meant under all its names, before and after each rotation.
-Both hold everywhere when the threshold of members has signed, and at once on the server of a member that has.
+Both hold everywhere when the threshold of members has signed, and at once on the server of a member that has. A lift
+ends a quarantine when the threshold has signed that. Before, it takes back no more than its signers said alone: the
+quarantine holds on their own servers only when the threshold has signed it (docs/adr/0073).
 """
 
 from collections.abc import Iterable
@@ -25,6 +27,7 @@ class Reach(StrEnum):
     """This server's member has signed, too few others yet."""
     PROPOSED = "proposed"
     LIFTED = "lifted"
+    """By the members; or by this server's alone, of what only it had signed for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +70,25 @@ def decisions(acts: Iterable[SignedAct], effect: Effect, *, server: PublicKey | 
         server: A server's key, whose own acts hold there; None: the acts in effect alone.
     """
     ordered = sorted(acts, key=lambda each: (each.act.number, each.id))
-    in_effect = frozenset(effect.acts)
+    in_effect, own = frozenset(effect.acts), frozenset[TxId]()
+    if server in effect.members:
+        own = frozenset(each.id for each in ordered if server in each.signatures)
+    lifts = [each for each in ordered if each.act.kind is ActKind.LIFT]
+    lifted = {each.act.subject_id for each in lifts if each.id in in_effect}
+    taken_back = {each.act.subject_id for each in lifts if each.id in own}
 
     def reach(signed: SignedAct) -> Reach:
+        if signed.id in lifted:
+            return Reach.LIFTED
         if signed.id in in_effect:
             return Reach.EVERYWHERE
-        return Reach.HERE if server in effect.members and server in signed.signatures else Reach.PROPOSED
+        if signed.id not in own:
+            return Reach.PROPOSED
+        is_taken_back = signed.act.kind is ActKind.QUARANTINE and signed.id in taken_back
+        return Reach.LIFTED if is_taken_back else Reach.HERE
 
-    lifts = [each for each in ordered if each.act.kind is ActKind.LIFT and reach(each) is not Reach.PROPOSED]
-    lifted = {each.act.subject_id for each in lifts}
     found = [each for each in ordered if each.act.kind in (ActKind.QUARANTINE, ActKind.ERASE)]
-    return tuple(Decision(each, Reach.LIFTED if each.id in lifted else reach(each)) for each in found)
+    return tuple(Decision(each, reach(each)) for each in found)
 
 
 def quarantine_of(decided: Iterable[Decision], authors: AuthorList) -> Quarantine:

@@ -110,7 +110,9 @@ class ActOut(Answer):
     needed: Count = Field(description="Signatures of members that put it into effect.")
     signed_by: list[str] = Field(description="Members, by name.")
     waits_for: list[str] = Field(description="Members that may sign yet, by name.")
-    is_signed_here: bool = Field(description="Whether this server has signed; of a quarantine, it then holds here.")
+    is_signed_here: bool = Field(
+        description="Whether this server has signed. A quarantine then holds here, unless it has signed a lift, too."
+    )
 
 
 class MembersOut(Answer):

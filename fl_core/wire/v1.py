@@ -516,7 +516,7 @@ class DecisionOut(Answer):
     created_at: str = Field(description="By who proposed it, RFC 3339 in UTC.")
     signed_by: list[HexId] = Field(description="Keys of present and former members.")
     reach: Literal["everywhere", "here", "proposed", "lifted"] = Field(
-        description="In effect; on this server, which has signed it; nowhere yet; not any more."
+        description="In effect; on this server, which has signed it; nowhere yet; not any more, here or everywhere."
     )
 
 

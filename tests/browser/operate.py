@@ -100,6 +100,30 @@ def test_a_client_is_quarantined_after_it_is_said_what_that_withholds_and_let_fr
             assert client.get(v1.QUARANTINE).json()["withheld"] == 0
 
 
+def test_a_lift_before_others_have_signed_says_who_may_sign_it(browser: Browser, tmp_path: Path) -> None:
+    with ledger(tmp_path) as live, page_of(browser, live) as page:
+        operating(page, live)
+        page.get_by_label("Another server").fill(SECOND)
+        page.get_by_role("button", name="Add …").click()
+        page.get_by_role("button", name="Propose it").click()
+        page.get_by_role("button", name="Close").click()
+        expect(page.get_by_role("heading", name="an act needs 2 of 2 signatures")).to_be_visible()
+        operating(page, live, f"quarantine&subject=hash:{'5' * 64}")
+        page.get_by_label("Why").fill("flips labels")
+        page.get_by_role("button", name="See what it withholds").click()
+        page.get_by_role("button", name="Quarantine", exact=True).click()
+        said(page, "signed by 1 of 2 that are needed; second may sign, there.")
+        page.get_by_role("button", name="Close").click()
+        page.get_by_role("button", name="Lift").click()
+        said(page, "This server goes by it no more, at once", "1 more is missing")
+        page.get_by_role("button", name="Lift it").click()
+        said(page, "signed by 1 of 2 that are needed; second may sign, there.")
+        page.get_by_role("button", name="Close").click()
+        expect(page.get_by_text("not here; others may still sign it")).to_be_visible()
+        operating(page, live)
+        expect(page.get_by_text("would lift: flips labels").first).to_be_visible()
+
+
 def test_what_is_cancelled_is_not_done(browser: Browser, tmp_path: Path) -> None:
     with ledger(tmp_path) as live, page_of(browser, live) as page:
         operating(page, live, "members")

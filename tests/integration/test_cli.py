@@ -347,6 +347,9 @@ def test_a_quarantine_is_reported_with_its_reason_and_lifted(
     assert (act["subject"], act["reason"], act["reach"]) == (author, "flips labels", "everywhere")
     assert said.splitlines()[0] == f"{author} is quarantined, act {act['act'][:8]}"
     assert run("trust", "heal", "x", capsys=capsys) == "0 clients affected; 0 healed, 0 not yet\n"
+    for command in ("report", "heal"):
+        assert run("trust", command, *here, capsys=capsys) == run("trust", command, "x", capsys=capsys)
+        assert "name the one to read" in refused("trust", command, "http://127.0.0.1:1", *here, capsys=capsys)
     assert "0 updates of 0 authors" in run("trust", "taint", author, *here, capsys=capsys)
     run("trust", "lift", act["act"][:8], *here, capsys=capsys)
     said = run("trust", "erase", author, "--reason", "withdrew", *here, capsys=capsys)

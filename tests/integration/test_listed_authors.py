@@ -1,21 +1,18 @@
 """A ledger of listed authors on two servers: who publishes where and when, and what a rotated key goes on with."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from dag_acfl.__main__ import main
 from fl_core.dag.acts import sign_rotation
 from fl_core.dag.genesis import Member
 from fl_core.dag.signature import public_key_of
 from ledger_server.keys import KEY_FILE
-from tests.builders import author_of, key_from_seed, make_genesis, model
+from tests.builders import author_of, key_from_seed, make_genesis, model, write_key
 from tests.live import eventually
 from tests.network import Node, network, settle
 from tests.serving import signed
@@ -29,19 +26,12 @@ MEMBERS = tuple(
 )
 
 
-def write(key: Ed25519PrivateKey, file: Path) -> str:
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    with open(file, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as opened:
-        opened.write(pem)
-    return str(file)
-
-
 @pytest.fixture
 def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Node]]:
     monkeypatch.setattr("ledger_server.following.EVERY_S", 0.05)
     with network(tmp_path, 2, genesis=replace(make_genesis(authors="listed"), members=MEMBERS)) as running:
         for node in running:
-            write(node.key, node.folder / KEY_FILE)
+            write_key(node.key, node.folder / KEY_FILE)
         yield running
 
 
@@ -84,7 +74,7 @@ def test_members_list_authors_and_a_rotated_key_goes_on(
     assert status(second, 2, seed=OLD, sequence=1) == 201
     newest = max(settle(servers), key=lambda each: first.service.view(each).stored.transaction.header.sequence)
 
-    keys = (write(key_from_seed(seed), tmp_path / f"{seed}.pem") for seed in (OLD, NEW))
+    keys = (write_key(key_from_seed(seed), tmp_path / f"{seed}.pem") for seed in (OLD, NEW))
     assert command(capsys, second, "authors", "rotate", *keys) == f"{new} goes on as {old}\n"
     eventually(lambda: all(node.service.acts.authors.allows(new) for node in servers))
     assert (offered(first), status(first, 3, seed=OLD, sequence=2)) == ([], 403)
@@ -103,7 +93,7 @@ def test_members_list_authors_and_a_rotated_key_goes_on(
     eventually(lambda: all(node.service.acts.authors.contested == {new} for node in servers))
     assert [offered(node) for node in servers] == [[], []]
     assert [status(node, 4, seed=seed, sequence=3) for node in servers for seed in (NEW, THIRD, FOURTH)] == [403] * 6
-    pem = write(key_from_seed(FOURTH), tmp_path / "fourth.pem")
+    pem = write_key(key_from_seed(FOURTH), tmp_path / "fourth.pem")
     assert main(["authors", "rotate", str(tmp_path / f"{NEW}.pem"), pem, "--data-dir", str(first.folder)]) == 1
     assert f"members may decide otherwise: dag-acfl authors rotate {new}" in capsys.readouterr().err
     listed = command(capsys, second, "authors", "list")

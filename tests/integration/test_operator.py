@@ -268,6 +268,24 @@ def test_a_lifted_quarantine_withholds_nothing_and_is_lifted_once(server: Server
     assert server.get(v1.QUARANTINE).json()["withheld"] == 2
 
 
+def test_a_lift_from_before_the_threshold_has_signed_says_who_may_sign_it(sqlite_url: str, tmp_path: Path) -> None:
+    add_tokens(tmp_path)
+    second = Member(SECOND, "second")
+    founders = tuple(sorted((FOUNDER, second), key=lambda each: each.key))
+    with serving(sqlite_url, tmp_path, genesis=replace(make_genesis(), members=founders)) as server:
+        grown(server)
+        (act,) = done(server, wire.QUARANTINES, subject=BAD, reason="flips labels", dry_run=False)["acts"]
+        assert server.get(v1.QUARANTINE).json()["withheld"] == 2
+        (lifted,) = done(server, wire.LIFTS, act=act["act"], reason="mended")["acts"]
+        for each in (act, lifted):
+            assert (each["state"], each["signed_by"], each["needed"]) == ("proposed", ["founder"], 2)
+            assert each["waits_for"] == ["second"]
+        assert server.get(v1.QUARANTINE).json()["withheld"] == 0
+        assert done(server, wire.LIFTS, act=act["act"])["acts"] == [lifted], "it is proposed once"
+        what = {each["act"]: each["what"] for each in got(server, wire.MEMBERS)["acts"]}
+        assert what[act["act"]] == f"quarantine {BAD}, which founder would lift: flips labels"
+
+
 def test_only_a_quarantine_can_be_lifted(small: Server) -> None:
     (member,) = done(small, wire.MEMBERS, servers=[ENTRY])["acts"]
     for act in (member["act"], "0" * 64):

@@ -34,7 +34,10 @@ def lift(
     reason: Reason = "",
     data_dir: DataDir = None,
 ) -> None:
-    """End a quarantine: what it withheld is offered again, here at once, and everywhere when enough have signed.
+    """End a quarantine: what it withheld is offered again, on all servers when enough members have signed that.
+
+    One that too few have signed yet ends on this server at once. The others can still sign it: call them, to sign the
+    lift in its place.
 
     Example: dag-acfl trust lift 3f5c0a12 --reason "it was a broken sensor"
     """

@@ -9,6 +9,7 @@ import typer
 
 from dag_acfl.commands.options import STATUS_TIMEOUT_S, DataDir, TokenFile, number_of, token_of
 from dag_acfl.commands.trust.subjects import Subject, opened, suspects_of
+from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
     from fl_core.wire.v1 import QuarantineOut
@@ -20,14 +21,16 @@ Target = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def report(target: Target = None, *, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+def report(
+    target: Target = None, *, data_dir: DataDir = None, token_file: TokenFile = None, as_json: AsJson = False
+) -> None:
     """Show what is quarantined and why, how much descends from it, and which clients that affects.
 
     Example: dag-acfl trust report http://127.0.0.1:8900
     """
     from ledger_server.logs import escape  # noqa: PLC0415
 
-    found = _quarantine(target, token_file)
+    found = _quarantine(target, data_dir, token_file)
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
         return
@@ -49,7 +52,9 @@ def report(target: Target = None, *, token_file: TokenFile = None, as_json: AsJs
     )
 
 
-def heal(target: Target = None, *, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+def heal(
+    target: Target = None, *, data_dir: DataDir = None, token_file: TokenFile = None, as_json: AsJson = False
+) -> None:
     """Show how far clients are from clean models. Selections lead them back by themselves; nothing has to be done.
 
     A client whose newest update is withheld is answered with its last clean one (or genesis) and clean models of
@@ -57,7 +62,9 @@ def heal(target: Target = None, *, token_file: TokenFile = None, as_json: AsJson
 
     Example: dag-acfl trust heal http://127.0.0.1:8900
     """
-    clients = [each for each in _quarantine(target, token_file).clients if each.state in ("led back", "healed")]
+    clients = [
+        each for each in _quarantine(target, data_dir, token_file).clients if each.state in ("led back", "healed")
+    ]
     if as_json:
         typer.echo(json.dumps([each.model_dump() for each in clients], indent=2))
         return
@@ -100,7 +107,9 @@ def taint(subject: Subject, *, data_dir: DataDir = None, as_json: AsJson = False
     )
 
 
-def _quarantine(target: str | None, token_file: Path | None) -> "QuarantineOut":
+def _quarantine(target: str | None, data_dir: Path | None, token_file: Path | None) -> "QuarantineOut":
+    if target is not None and data_dir is not None:
+        raise ParameterError(f"both {target[:80]} and --data-dir are named: name the one to read")
     if target is not None and target.startswith(("http://", "https://")):
         from fl_client.reader import LedgerReader  # noqa: PLC0415
 
@@ -108,7 +117,7 @@ def _quarantine(target: str | None, token_file: Path | None) -> "QuarantineOut":
             return reader.quarantine()
     from ledger_server.api.serializers import quarantine_out  # noqa: PLC0415
 
-    with opened(None if target is None else Path(target)) as view:
+    with opened(data_dir if target is None else Path(target)) as view:
         return quarantine_out(view)
 
 

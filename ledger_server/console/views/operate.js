@@ -185,6 +185,7 @@ function Quarantine({ ledger, members, begin, filters }) {
   const [choices, setChoices] = useState(/** @type {string[]} */ ([]));
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   const decisions = ledger.quarantine?.decisions ?? [];
+  const open = new Set(members.acts.filter((/** @type {any} */ each) => each.state === "proposed").map((/** @type {any} */ each) => each.act));
   const see = async (/** @type {any} */ event) => {
     event.preventDefault();
     const form = new FormData(event.target);
@@ -221,7 +222,7 @@ function Quarantine({ ledger, members, begin, filters }) {
   const lift = (/** @type {any} */ each) =>
     begin({
       title: `Lift the quarantine of ${shortened(each.subject)}`,
-      words: [`What it withholds is offered again: on this server at once, and everywhere when that is in effect. ${votes(members)}`, `It was quarantined because of: “${each.reason}”.`],
+      words: [`${each.reach === "here" ? "This server goes by it no more, at once; other members can still sign it, until the lift is in effect." : "What it withholds is offered again when the lift is in effect, on all servers at once."} ${votes(members)}`, `It was quarantined because of: “${each.reason}”.`],
       go: "Lift it",
       run: async () => stands(await postJson(`${PATH}/quarantines/lifts`, { act: each.act })),
     });
@@ -238,7 +239,7 @@ function Quarantine({ ledger, members, begin, filters }) {
     <h2>Decided</h2>
     ${decisions.length
       ? html`<${Table} name="quarantine" caption=${`Of the ledger's updates, ${count(ledger.quarantine.withheld)} are offered to nobody.`} head=${[{ name: "act" }, { name: "what" }, { name: "whose" }, { name: "holds" }, { name: "why", text: true }, { name: "" }]}
-          rows=${decisions.map((/** @type {any} */ each) => [html`<code title=${each.act}>${brief(each.act)}</code>`, each.kind === "erase" ? "erased" : "quarantined", html`<code title=${each.subject}>${shortened(each.subject)}</code>`, REACH[each.reach], each.reason,
+          rows=${decisions.map((/** @type {any} */ each) => [html`<code title=${each.act}>${brief(each.act)}</code>`, each.kind === "erase" ? "erased" : "quarantined", html`<code title=${each.subject}>${shortened(each.subject)}</code>`, each.reach === "lifted" && open.has(each.act) ? "not here; others may still sign it" : REACH[each.reach], each.reason,
             members.is_member && each.kind === "quarantine" && ["everywhere", "here"].includes(each.reach) && html`<button type="button" aria-label=${`Lift ${brief(each.act)}`} onClick=${() => lift(each)}>Lift …</button>`])}
           plain=${decisions.map((/** @type {any} */ each) => [each.act, each.kind, each.subject, each.reach, each.reason, ""])} />`
       : html`<${Empty} title="Nothing is quarantined or erased."><p>Alarms that stand are on the page <a href="#/clients">Clients</a>.</p><//>`}
