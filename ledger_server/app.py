@@ -37,6 +37,7 @@ from ledger_server.api import (
     views,
 )
 from ledger_server.api.documentation import EVERYWHERE, describe
+from ledger_server.api.listings import Listings
 from ledger_server.build import build
 from ledger_server.election import Election, election_of
 from ledger_server.following import Following
@@ -196,7 +197,7 @@ def create_app(
         app.state.source = source or partial(
             v1.ViewSourceOut, kind="server", ledger=service.id, page=console.page_digest()
         )
-        app.state.following = Following(service.follow)
+        app.state.following, app.state.listings = Following(service.follow), Listings(service)
         app.state.gossip = Gossip(
             service,
             key=own_key,

@@ -5,7 +5,7 @@ read on with each question.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -86,18 +86,37 @@ class JournalIndex:
         self._authors: dict[bytes, int] = {}
         self._servers: dict[bytes, int] = {}
         self._names: list[AuthorId] = []
+        self._tips_of = 0
+        self._tips: dict[TxId, int] = {}
+        self._tainted: dict[TxId, int] = {}
 
-    def read_on(self) -> bool:
-        """Take in what has arrived since; False while another thread reads so much that nobody should wait for it."""
+    def read_on(self, only: Filter) -> bool:
+        """Take in what has arrived since, and what a filter needs beside it.
+
+        Returns:
+            False while another thread reads so much that nobody should wait for it.
+        """
         if not self._lock.acquire(timeout=_PATIENCE_S):
             return False
         try:
             length = len(self._view.ledger)
             while self._length < length:
                 self._take_in(self._view.store.who(after=self._length - 1, limit=min(_READ, length - self._length)))
+            if only.tips and self._tips_of != length:
+                self._tips_of, tips = self._view.tips()
+                self._tips = self._placed(tips, self._tips)
+            if only.tainted:
+                self._tainted = self._placed(self._tainted_now(), self._tainted)
             return True
         finally:
             self._lock.release()
+
+    def _placed(self, ids: Sequence[TxId], known: Mapping[TxId, int]) -> dict[TxId, int]:
+        """The arrivals of transactions; of those that are not known, as the journal has them: of a tip 15 µs."""
+        placed = {id_: known[id_] for id_ in ids if id_ in known}
+        if len(placed) < len(ids):
+            placed.update(self._view.store.arrivals([id_ for id_ in ids if id_ not in placed]))
+        return placed
 
     def _take_in(self, rows: Sequence[tuple[bytes, bytes, int]]) -> None:
         end = self._length + len(rows)
@@ -131,9 +150,9 @@ class JournalIndex:
         if only.until_ms is not None:
             fits &= rows["received_at_ms"][first:end] < only.until_ms
         if only.tips:
-            fits &= self._named(self._view.tips()[1], first, end)
+            fits &= _at(self._tips, first, end)
         if only.tainted:
-            fits &= self._named(self._tainted(), first, end)
+            fits &= _at(self._tainted, first, end)
         return np.flatnonzero(fits) + first
 
     def _fitting(self, name: str, fits: Callable[[str], bool], first: int, end: int) -> Mask:
@@ -142,12 +161,7 @@ class JournalIndex:
         found: Mask = wanted[self._rows[name][first:end]]
         return found
 
-    def _named(self, ids: Sequence[TxId], first: int, end: int) -> Mask:
-        fits = np.zeros(max(0, end - first), dtype=bool)
-        fits[[place - first for place in self._view.store.arrivals(ids).values() if first <= place < end]] = True
-        return fits
-
-    def _tainted(self) -> tuple[TxId, ...]:
+    def _tainted_now(self) -> tuple[TxId, ...]:
         with self._view.lock:
             lineage = self._view.node.offering.lineage
             return () if lineage is None else lineage.tainted()
@@ -208,6 +222,13 @@ class JournalIndex:
         of = {name: place for place, cluster in enumerate(clusters) for name in cluster}
         table = np.array([of.get(name, len(clusters)) for name in self._names], dtype=np.int32)
         return table[author], [*map(str, range(len(clusters))), "-1"]
+
+
+def _at(placed: Mapping[TxId, int], first: int, end: int) -> Mask:
+    places = np.fromiter(placed.values(), dtype=np.int64, count=len(placed))
+    fits = np.zeros(max(0, end - first), dtype=bool)
+    fits[places[(places >= first) & (places < end)] - first] = True
+    return fits
 
 
 def begins(author: str, beginning: str) -> bool:

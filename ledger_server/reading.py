@@ -277,13 +277,11 @@ class LedgerView:
         if after >= len(self.ledger):
             raise CursorUnknownError("this server has not given that cursor; start again without one")
 
-    def newest(self) -> list[TransactionView]:
-        """Each author's newest transaction, by author: as of one moment, read with one query."""
+    def newest(self) -> tuple[int, list[tuple[TxId, bool]]]:
+        """Number of transactions, and each author's newest, by author, and whether it is a tip."""
         with self.lock:
-            graph = self.node.graph
-            is_tip = {node.id: graph.is_tip(node.id) for node in sorted(graph.newest_nodes(), key=_author_of)}
-        stored = self.store.transactions([*is_tip])
-        return [TransactionView(each, is_tip[each.transaction.id]) for each in stored]
+            count, nodes, tips = len(self.ledger), [*self.node.graph.newest_nodes()], self.node.graph.tip_set()
+        return count, [(node.id, node.id in tips) for node in sorted(nodes, key=_author_of)]
 
     def attachment(self, transaction: TxId) -> bytes:
         """The exact bytes of a transaction's attachment.
@@ -315,7 +313,8 @@ class LedgerView:
     def tips(self) -> tuple[int, tuple[TxId, ...]]:
         """Number of transactions, and all tips, ascending."""
         with self.lock:
-            return len(self.ledger), self.node.graph.tips()
+            count, tips = len(self.ledger), self.node.graph.tip_set()
+        return count, tuple(sorted(tips))
 
     def tips_digest(self, tips: tuple[TxId, ...]) -> Digest:
         """SHA-256 of the tips' ids: sets are ancestor-closed, so equal tips mean equal ledgers."""

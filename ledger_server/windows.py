@@ -65,7 +65,7 @@ class Windows:
             None: the journal is being read for the first question of its kind; ask again.
         """
         length, end = self._part(first, end)
-        if not self._index.read_on():
+        if not self._index.read_on(asked):
             return None
         found = self._index.find(first, end, asked)
         every = max(1, -(-len(found) // most))
@@ -98,7 +98,7 @@ class Windows:
             As ``only``.
         """
         length, end = self._part(first, end)
-        if not self._index.read_on():
+        if not self._index.read_on(asked):
             return None
 
         def count() -> str:

@@ -10,6 +10,7 @@ from prometheus_client import Counter, Histogram
 
 from fl_core.errors import CursorUnknownError, DagAcflError, ParentsUnknownError, TransactionUnknownError
 from fl_core.types import TxId
+from ledger_server.api.listings import Listings
 from ledger_server.following import Following
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.http.access import holder_of
@@ -63,6 +64,13 @@ async def _service_lately(request: Request) -> LedgerService:
     return service_lately(request)
 
 
+async def _listings(request: Request) -> Listings:
+    await service_now(request)
+    listings = request.app.state.listings
+    assert isinstance(listings, Listings), "create_app sets it"
+    return listings
+
+
 async def _server(request: Request) -> ServerState:
     return server_of(request)
 
@@ -75,6 +83,8 @@ ServiceDep = Annotated[LedgerService, Depends(service_now)]
 """The ledger that this app serves, with all that any process had published when the request came."""
 LatelyDep = Annotated[LedgerService, Depends(_service_lately)]
 """The same as of a moment ago: for what never changes, or asks again itself."""
+ListingsDep = Annotated[Listings, Depends(_listings)]
+"""Its lists of tips and clients, likewise."""
 ServerDep = Annotated[ServerState, Depends(_server)]
 """The app's settings, metrics and state."""
 CURRENT: Final = Depends(service_now)

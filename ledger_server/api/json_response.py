@@ -54,34 +54,51 @@ def answer(
     return JsonResponse(message.model_dump_json(exclude=set(message.not_in_brief) if brief else None), status, headers)
 
 
-def answer_unless_known(
-    request: Request, service: LedgerService, make: Callable[[], v1.Answer], *, transactions: int | None = None
-) -> Response:
-    """What follows from the transactions, all or the first so many; 304 where the client has it of this very ledger.
+def tag_of(service: LedgerService, transactions: int) -> str:
+    """Names what follows from the first so many transactions of this very ledger.
 
-    The tag is weak, as compressed and plain bytes share it; it names the journal, and how many transactions it has.
+    It is weak, as compressed and plain bytes share it.
     """
-    count = len(service.ledger) if transactions is None else transactions
-    headers = {"etag": f'W/"{service.epoch[:16]}-{count}"', "cache-control": "no-cache"}
-    if matches(request.headers.get("if-none-match", ""), headers["etag"]):
+    return f'W/"{service.epoch[:16]}-{transactions}"'
+
+
+def answer_unless_known(request: Request, tag: str, make: Callable[[], Response]) -> Response:
+    """What a tag names; 304 where the client has it."""
+    headers = {"etag": tag, "cache-control": "no-cache"}
+    if matches(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
-    return answer(make(), headers=headers)
+    made = make()
+    for name, value in headers.items():
+        made.headers.setdefault(name, value)
+    return made
 
 
 class PackedJson:
-    """A JSON text for many who ask: compressed once, and not sent again to who has it."""
+    """A JSON text for many who ask: compressed once, and not sent again to who has it.
 
-    def __init__(self, text: bytes) -> None:
-        self._text, self._packed = text, _compressed(text)
-        self._tag = f'W/"{digest_of(text)[:32]}"'
+    Args:
+        text: The JSON.
+        tag: Names it; default: by its digest.
+
+    Attributes:
+        text: As it was given.
+    """
+
+    def __init__(self, text: bytes, tag: str = "") -> None:
+        self.text: bytes = text
+        self._packed = _compressed(text) if len(text) >= _MIN_BYTES else None
+        self._tag = tag or f'W/"{digest_of(text)[:32]}"'
 
     def response(self, request: Request) -> Response:
         """The answer to one of them."""
-        headers = {"etag": self._tag, "cache-control": "no-cache", "vary": "Accept-Encoding"}
-        if matches(request.headers.get("if-none-match", ""), self._tag):
-            return Response(status_code=304, headers=headers)
+        return answer_unless_known(request, self._tag, lambda: self._whole(request))
+
+    def _whole(self, request: Request) -> Response:
+        if self._packed is None:
+            return Response(self.text, media_type="application/json")
+        headers = {"vary": "Accept-Encoding"}
         if not takes_gzip(request.headers.get("accept-encoding", "")):
-            return Response(self._text, headers=headers, media_type="application/json")
+            return Response(self.text, headers=headers, media_type="application/json")
         return Response(self._packed, headers={**headers, "content-encoding": "gzip"}, media_type="application/json")
 
 

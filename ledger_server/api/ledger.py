@@ -10,17 +10,15 @@ from starlette.responses import Response
 
 from fl_core.dag.acts import encode_signed_acts
 from fl_core.wire import v1
-from ledger_server.api.dependencies import Brief, GossipDep, ServerDep, ServiceDep
+from ledger_server.api.dependencies import Brief, GossipDep, ListingsDep, ServerDep, ServiceDep
 from ledger_server.api.documentation import binary
-from ledger_server.api.json_response import PackedJson, answer, answer_unless_known
-from ledger_server.api.serializers import alarm_out, model_reference, peer_out, quarantine_out, rfc3339, transaction_out
+from ledger_server.api.json_response import PackedJson, answer, answer_unless_known, tag_of
+from ledger_server.api.serializers import alarm_out, model_reference, peer_out, quarantine_out, transaction_out
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.http.access import Access, requires
 from ledger_server.http.admission import too_busy
 from ledger_server.http.state import ServerState
 from ledger_server.publishing import LedgerService
-from ledger_server.reading import TransactionView
-from ledger_server.store.stored import StoredTransaction
 
 router: APIRouter = APIRouter(tags=["ledger"])
 
@@ -67,21 +65,9 @@ def get_genesis(service: ServiceDep, *, brief: Brief = False) -> Response:
     summary="Transactions that nobody approves yet",
 )
 @requires(Access.READ)
-def get_tips(request: Request, service: ServiceDep) -> Response:
+def get_tips(request: Request, listings: ListingsDep) -> Response:
     """All tips, ascending by id."""
-    return answer_unless_known(request, service, lambda: _tips(service))
-
-
-def _tips(service: LedgerService) -> v1.TipsOut:
-    count, tips = service.tips()
-    items = [_tip(stored) for stored in service.store.transactions(tips)]
-    return v1.TipsOut(ledger=service.id, transactions=count, digest=service.tips_digest(tips), items=items)
-
-
-def _tip(stored: StoredTransaction) -> v1.TipOut:
-    transaction = stored.transaction
-    header = transaction.header
-    return v1.TipOut(transaction=transaction.id, author=header.author, sequence=header.sequence, depth=stored.depth)
+    return listings.tips.response(request)
 
 
 @router.get(
@@ -95,7 +81,7 @@ def get_clusters(request: Request, service: ServiceDep) -> Response:
     """Who approves whom among the latest 20,000 transactions: Louvain communities, and modularity (DAG-ACFL, Eq. 6)."""
     if (found := service.clusters.lately()) is None:
         raise too_busy()
-    return answer_unless_known(request, service, lambda: found, transactions=found.transactions)
+    return answer_unless_known(request, tag_of(service, found.transactions), lambda: answer(found))
 
 
 @router.get(
@@ -105,28 +91,9 @@ def get_clusters(request: Request, service: ServiceDep) -> Response:
     summary="Who has published",
 )
 @requires(Access.READ)
-def get_clients(request: Request, service: ServiceDep) -> Response:
+def get_clients(request: Request, listings: ListingsDep) -> Response:
     """Each author's newest transaction and what it said of itself."""
-    return answer_unless_known(request, service, lambda: _clients(service))
-
-
-def _clients(service: LedgerService) -> v1.ClientsOut:
-    return v1.ClientsOut(ledger=service.id, items=[_client(view) for view in service.newest()])
-
-
-def _client(view: TransactionView) -> v1.ClientOut:
-    transaction = view.stored.transaction
-    header = transaction.header
-    return v1.ClientOut(
-        author=header.author,
-        newest=transaction.id,
-        sequence=header.sequence,
-        depth=view.stored.depth,
-        is_tip=view.is_tip,
-        created_at=rfc3339(header.created_at_ms),
-        num_examples=header.num_examples,
-        metrics=dict(header.metrics),
-    )
+    return listings.clients.response(request)
 
 
 @router.get(
@@ -234,19 +201,22 @@ def _by_kind(received: Mapping[str, int], sent: Mapping[str, int]) -> list[v1.Mo
     summary="What all views of a page go by beside updates",
 )
 @requires(Access.READ)
-def get_view(request: Request, service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Response:
+def get_view(
+    request: Request, service: ServiceDep, server: ServerDep, gossip: GossipDep, listings: ListingsDep
+) -> Response:
     """Clusters, clients, peers, costs, alarms and quarantine at once, as of a moment ago: one answer for all pages."""
 
     def make() -> PackedJson:
         view = v1.LedgerViewOut(
             clusters=service.clusters.lately(),
-            clients=_clients(service),
+            clients=v1.ClientsOut(ledger=service.id, items=[]),
             peers=_peers(service, gossip),
             costs=_costs(service, server),
             alarms=_alarms(service),
             quarantine=quarantine_out(service),
         )
-        return PackedJson(view.model_dump_json().encode())
+        rest = view.model_dump_json(exclude={"clients"}).removesuffix("}").encode()
+        return PackedJson(rest + b',"clients":' + listings.clients.now().text + b"}")
 
     shared: PackedJson = service.shared.get(service.acts.effect, make)
     return shared.response(request)

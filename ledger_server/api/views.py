@@ -1,6 +1,8 @@
 """What pages draw of a ledger: parts of its journal as columns or counts, what is found, what is known of an update."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import nsmallest
 from math import isnan
 from typing import Annotated
@@ -14,9 +16,10 @@ from fl_core.types import TxId
 from fl_core.wire import v1
 from ledger_server.api.dependencies import GossipDep, HexPath, ServiceDep
 from ledger_server.api.documentation import problems
-from ledger_server.api.json_response import JsonResponse, answer
-from ledger_server.api.model_response import matches
+from ledger_server.api.json_response import JsonResponse, PackedJson, answer, answer_unless_known
 from ledger_server.api.serializers import alarm_out, peer_out
+from ledger_server.gossip.runtime import Gossip
+from ledger_server.gossip.views import PeerView
 from ledger_server.http.access import Access, requires
 from ledger_server.http.admission import too_busy
 from ledger_server.http.problems import Problem
@@ -109,10 +112,7 @@ def get_updates(
         return _unless_busy(service.windows.only(only, first, end, most=most))
     length = len(service.ledger)
     tag = f'W/"{service.epoch[:16]}-{length}-{first}-{min(end, length)}-{most}"'
-    headers = {"etag": tag, "cache-control": "no-cache"}
-    if matches(request.headers.get("if-none-match", ""), tag):
-        return Response(status_code=304, headers=headers)
-    return JsonResponse(service.windows.part(first, end, most=most), headers=headers)
+    return answer_unless_known(request, tag, lambda: JsonResponse(service.windows.part(first, end, most=most)))
 
 
 @router.get(
@@ -208,11 +208,20 @@ def _update_out(transaction: TxId, service: LedgerService) -> v1.UpdateViewOut:
     )
 
 
-@router.get(v1.VIEW_SERVERS, response_model=v1.ServersViewOut, summary="The servers as they see one another")
+@router.get(
+    v1.VIEW_SERVERS,
+    response_model=v1.ServersViewOut,
+    responses=_KNOWN,
+    summary="The servers as they see one another",
+)
 @requires(Access.READ)
-async def get_servers(service: ServiceDep, gossip: GossipDep) -> Response:
-    """This server, and each neighbour, which this one asks, as a member, at most every five seconds."""
-    asked = await gossip.views.lately()
+async def get_servers(request: Request, service: ServiceDep, gossip: GossipDep) -> Response:
+    """This server, and each neighbour, which this one asks, as a member, at most every five seconds: as of then."""
+    shown = await gossip.views.lately(partial(_servers, service, gossip))
+    return shown.response(request)
+
+
+def _servers(service: LedgerService, gossip: Gossip, asked: Sequence[PeerView]) -> PackedJson:
     own = v1.ServerViewOut(
         name="this server",
         url=None,
@@ -231,4 +240,4 @@ async def get_servers(service: ServiceDep, gossip: GossipDep) -> Response:
         )
         for view in asked
     ]
-    return answer(v1.ServersViewOut(ledger=service.id, servers=[own, *others]))
+    return PackedJson(v1.ServersViewOut(ledger=service.id, servers=[own, *others]).model_dump_json().encode())

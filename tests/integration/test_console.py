@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -244,6 +245,24 @@ def test_what_is_new_is_found_at_once(server: Server) -> None:
     update = server.publish(parents=own, model=model(7), secret="00" * 32)
     assert ids_of(server, tips=True) == [update["id"]]
     assert densities(server).found == 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tips_are_those_that_a_walk_over_the_whole_journal_finds_however_often_they_are_asked_for(
+    server: Server, seed: int
+) -> None:
+    rng = random.Random(seed)
+    parents_of: dict[str, list[str]] = {server.ledger_id: []}
+    for place in range(24):
+        own = rng.choice([*parents_of])
+        update = server.publish(parents=[own], model=model(place), secret=rng.choice(["5e" * 32, "6f" * 32]))
+        parents_of[update["id"]] = update["parents"]
+        if rng.random() < 0.6:
+            first = rng.randrange(len(parents_of))
+            end = rng.randrange(first + 1, len(parents_of) + 2)
+            named = {parent for parents in parents_of.values() for parent in parents}
+            part = [*parents_of][first:end]
+            assert ids_of(server, tips=True, first=first, end=end) == [id_ for id_ in part if id_ not in named]
 
 
 def test_updates_of_a_cluster_are_found_by_its_place(server: Server) -> None:

@@ -6,6 +6,7 @@ What a server reads from its journal for its peers, and writes by many threads, 
 import asyncio
 import logging
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
 from fl_core.step_coding import round_step
 from fl_core.types import Digest, PublicKey, TxId, digest_of
 from fl_core.wire import gossip_v1, v1
-from ledger_server.gossip.views import PeerViews
+from ledger_server.gossip.views import PeerView, PeerViews
 from ledger_server.peers import Peer
 from tests.builders import CREATED_AT_MS, key_from_seed, make_genesis, model
 from tests.databases import DatabaseUrls
@@ -300,14 +301,18 @@ def test_peers_are_asked_at_most_every_five_seconds_however_many_look() -> None:
         await asyncio.sleep(0)
         return gossip_v1.PeersSeenOut(transactions=1, items=[])
 
+    def shown(views: Sequence[PeerView]) -> bytes:
+        """Another object each time."""
+        return b" ".join(view.peer.name.encode() for view in views)
+
     async def look() -> None:
         peer = Peer("bob", "http://127.0.0.1:1", public_key_of(key_from_seed(1)))
         views = PeerViews(peers=lambda: [peer], ask=ask, now_s=lambda: at_s[0])
-        found = await asyncio.gather(*(views.lately() for _ in range(10)))
-        assert len(asked) == 1
-        assert all(each == found[0] for each in found)
+        found = await asyncio.gather(*(views.lately(shown) for _ in range(10)))
+        assert (len(asked), found[0]) == (1, b"bob")
+        assert all(each is found[0] for each in found), "made once, for all"
         at_s[0] = 5.0
-        await views.lately()
+        assert await views.lately(shown) is not found[0]
         assert len(asked) == 2
 
     asyncio.run(look())

@@ -10,7 +10,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
 
 from fl_core.errors import ModelPrunedError, ModelUnknownError, ParameterError
 from fl_core.types import TxId, digest_of
@@ -363,20 +362,3 @@ def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
         assert store.removal.sweep() == 0
         assert len(list(store._blobs.digests())) == finished.held
         assert proof(StoreSource(store)).pruned == whole.models
-
-
-# -- one query ----------------------------------------------------------------------------------------------
-
-
-def test_all_clients_are_read_with_one_query(service: LedgerService, journal: Store) -> None:
-    newest = grow(service, rounds=2, authors="fedcba")
-    statements: list[str] = []
-    event.listen(journal.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
-    views = service.newest()
-    # Selections may be written behind meanwhile.
-    assert len([each for each in statements if "FROM transactions" in each and each.startswith("SELECT")]) == 1
-    assert {view.stored.transaction.id for view in views} == set(newest.values())
-    authors = [view.stored.transaction.header.author for view in views]
-    assert authors == sorted(authors)
-    for view in views:
-        assert view == service.view(view.stored.transaction.id)
