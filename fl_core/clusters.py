@@ -66,12 +66,12 @@ def find_clusters(approvals: Approvals, *, seed: int = 0) -> Partition:
         approvals: Directions are added up, as DAG-ACFL's modularity needs a symmetric matrix.
         seed: Louvain visits nodes in an order drawn from it; the same seed gives the same partition.
     """
+    if not approvals.counts:
+        return as_partition([author] for author in approvals.authors)  # nothing holds anybody together
     import networkx as nx  # noqa: PLC0415 - 0.2 s that only this function's callers should pay
 
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(len(approvals.authors)))
-    if not approvals.counts:
-        return as_partition([author] for author in approvals.authors)  # nothing holds anybody together
     place = {author: index for index, author in enumerate(approvals.authors)}
     graph.add_weighted_edges_from((place[a], place[b], weight) for (a, b), weight in sorted(approvals.weights.items()))
     found = nx.community.louvain_communities(graph, seed=seed)
