@@ -144,9 +144,15 @@ def _add_network(grid: Table, network: Mapping[str, Any]) -> None:
 
 
 def next_steps(
-    folder: Path, *, file: Path | None, settings: Mapping[str, JsonScalar], epochs: int, urls: Sequence[str]
+    folder: Path,
+    *,
+    file: Path | None,
+    settings: Mapping[str, JsonScalar],
+    epochs: int,
+    urls: Sequence[str],
+    authors: Mapping[str, int],
 ) -> Group:
-    """Where the files are and what to do now."""
+    """Where the files are and what to do now; the console names sites by their keys, so which is whose."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(style="dim")
@@ -174,5 +180,8 @@ def next_steps(
         found = shlex.join(["dag-acfl", "ledger", "init", "--name", "pilot", "--client", str(file), *said, *hint])
         run = shlex.join(["dag-acfl", "client", "run", str(file), *set_options({SITE: 0, **settings})])
         now += f"\nFor real:\n  {found}\n  dag-acfl serve\n  {run}   # at each other site its own number"
+    if authors:
+        named = ", ".join(f"{site} is {author[:12]}" for author, site in sorted(authors.items(), key=lambda of: of[1]))
+        steps.append(f"\nSites there: {named}\n")
     steps.append(as_called(now))
     return Group(Text("files", style="bold"), grid, steps)

@@ -151,6 +151,7 @@ def run_trial(trial: Trial, console: Console) -> None:
                 settings=trial.settings,
                 epochs=trial.epochs,
                 urls=servers.urls if trial.keep_serving else (),
+                authors=clients.authors,
             )
         )
         while trial.keep_serving and not interrupted.wait(0.2):

@@ -115,12 +115,19 @@ def test_what_a_trial_compares_with_tells_how_far_each_training_is(monkeypatch: 
     assert told[-1] == "10 of 10 trainings to compare with"
 
 
+def test_the_end_says_which_site_the_console_calls_what(capsys: pytest.CaptureFixture[str]) -> None:
+    authors = {f"key:{digit * 64}": site for site, digit in ((1, "b"), (0, "a"))}
+    console = Console(width=110)
+    console.print(next_steps(Path("out"), file=None, settings={}, epochs=3, urls=("http://x",), authors=authors))
+    assert "Sites there: 0 is key:aaaaaaaa, 1 is key:bbbbbbbb" in capsys.readouterr().out
+
+
 def test_the_next_commands_say_again_what_was_tried_and_nothing_that_is_default(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def shown(settings: dict[str, JsonScalar], epochs: int) -> list[str]:
         Console(width=110).print(
-            next_steps(Path("out"), file=Path("cnn.py"), settings=settings, epochs=epochs, urls=())
+            next_steps(Path("out"), file=Path("cnn.py"), settings=settings, epochs=epochs, urls=(), authors={})
         )
         return [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("  dag-acfl")]
 
