@@ -414,6 +414,7 @@ class RunViewOut(Answer):
     """A run of a simulation: where it stands in its table, and its evaluated rounds, a column for each figure."""
 
     folder: str = Field(description="Name of its folder.")
+    path: str = Field(description="Where that is on the server's machine, as a shell takes it.")
     setting: str = Field(description="The table's row: data, distribution and model.")
     participation: float = Field(description="The share of clients that take part in a round.")
     method: str = Field(description="The table's column.")

@@ -1,6 +1,7 @@
 """The runs of a results folder, as the console shows them: what they are, and their evaluated rounds as curves."""
 
 import math
+import shlex
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -59,6 +60,7 @@ def _shown(folder: Path) -> v1.RunViewOut:
 def _run(folder: Path, label: RunLabel, columns: dict[str, list[float | None]], costs: Any) -> v1.RunViewOut:
     return v1.RunViewOut(
         folder=printable(folder.name),
+        path=shlex.quote(printable(str(folder.resolve()))),
         setting=label.setting,
         participation=label.participation,
         method=label.method,

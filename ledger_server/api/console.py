@@ -28,6 +28,8 @@ _TYPES: Final = MappingProxyType(
         ".svg": "image/svg+xml",
     }
 )
+_NODES: Final = "folder.js"
+"""Of the JavaScript client, what Node.js alone can use."""
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -58,7 +60,7 @@ def files() -> dict[str, File]:
         f"{prefix}{path.relative_to(folder).as_posix()}": _read(path)
         for prefix, folder in folders.items()
         for path in sorted(folder.rglob("*"))
-        if path.suffix in _TYPES
+        if path.suffix in _TYPES and path.name != _NODES
     }
 
 

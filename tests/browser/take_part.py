@@ -81,6 +81,8 @@ def test_a_page_trains_and_its_update_is_one_of_the_ledger(browser: Browser, tmp
         page.add_init_script("Math.random = () => 0.4")  # the same digits, in the same order
         opened(page, live, "take-part", "Take part")
         trained(page, updates=1)
+        chosen = int(page.locator(".tile b").nth(2).inner_text())
+        expect(page.get_by_text("Few of the others' models resemble yours yet")).to_have_count(int(chosen < 2))
         trained(page, updates=2)
         author = page.get_by_text("You are").get_by_role("link").first.get_attribute("title")
         with LedgerClient([live.url]) as reader:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -73,6 +74,8 @@ def test_a_simulations_folder_shows_its_runs_and_the_ledger_of_one(browser: Brow
         expect(page.locator("table").last.locator("tbody tr")).to_have_count(3)
         expect(page.locator("tr.taken")).to_contain_text("DAG-ACFL")
         expect(page.locator(".u-legend")).to_contain_text("FedAvg")
+        expect(page.get_by_role("columnheader", name="clusters")).to_be_visible()
+        assert "communities" not in page.get_by_role("main").inner_text()
         assert shown_views(page) == ["Runs", "Overview", "Updates", "Clusters", "Clients", "Servers", "Costs"]
         page.get_by_role("link", name="Updates", exact=True).click()
         expect(page.get_by_text("48 updates.")).to_be_visible()
@@ -85,6 +88,19 @@ def test_a_simulations_folder_shows_its_runs_and_the_ledger_of_one(browser: Brow
         with client_of(live.url) as client:
             kinds = {each["kind"] for each in client.get(v1.ALARMS).json()["items"]}
         assert "zero-model" not in kinds, "nobody knows a model that was dropped"
+
+
+def test_the_command_for_another_runs_ledger_is_copied_whole(browser: Browser, results: Path, tmp_path: Path) -> None:
+    shown, other = ("dag-acfl-seed-0", "dag-acfl-seed-1")
+    for each in (shown, other):
+        shutil.copytree(results / WITH_LEDGER, tmp_path / "two runs" / each)
+    with viewed(tmp_path / "two runs" / shown) as live, page_of(browser, live) as page:
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.goto(f"{live.url}/ui/#/runs")
+        page.get_by_role("row").filter(has_text=other).get_by_role("button", name="Copy the command").click()
+        expect(page.get_by_role("button", name="Copied")).to_be_visible()
+        command = shlex.split(page.evaluate("navigator.clipboard.readText()"))
+        assert command == ["dag-acfl", "ledger", "view", str(tmp_path / "two runs" / other)]
 
 
 def test_a_copy_can_be_replayed_from_its_beginning(browser: Browser, results: Path) -> None:

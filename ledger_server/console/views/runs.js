@@ -1,6 +1,6 @@
 /** A simulation's runs beside one another: each method's curve, those without a ledger too. */
 import { html, useEffect, useState } from "../vendor/htm-3.1.1/preact.js";
-import { Chart, Empty, Table } from "../parts.js";
+import { Chart, Copy, Empty, Table } from "../parts.js";
 import { colour, count, number, size } from "../words.js";
 import { Choice } from "./explorer.js";
 
@@ -8,6 +8,8 @@ import { Choice } from "./explorer.js";
 
 const OVER = { round: "rounds", virtual_time_s: "virtual time", bytes: "bytes sent" };
 const LINES = { method: "mean of the seeds", run: "each run" };
+/** What a figure of rounds.csv is called here. @param {string} figure */
+const called = (figure) => (figure === "communities" ? "clusters" : figure.replaceAll("_", " "));
 const AGAIN_MS = 5000; // a run that goes on is read again
 
 /** @param {{ledger: Ledger, filters: URLSearchParams}} properties */
@@ -39,18 +41,18 @@ export function Runs({ ledger, filters }) {
     ${figures.length
       ? html`<div class="tools">
             ${settings.length > 1 && html`<${Choice} name="setting" label="Of" value=${setting} options=${Object.fromEntries(settings.map((each) => [each, each]))} />`}
-            <${Choice} name="figure" label="Figure" value=${figure} options=${Object.fromEntries(figures.map((each) => [each, each.replaceAll("_", " ")]))} />
+            <${Choice} name="figure" label="Figure" value=${figure} options=${Object.fromEntries(figures.map((each) => [each, called(each)]))} />
             <${Choice} name="over" label="over" value=${over} options=${OVER} />
             <${Choice} name="lines" label="A line for" value=${lines} options=${LINES} />
           </div>
-          <${Chart} name=${figure.replaceAll("_", " ")} x=${/** @type {any} */ (OVER)[over]} data=${data} series=${series} />`
+          <${Chart} name=${called(figure)} x=${/** @type {any} */ (OVER)[over]} data=${data} series=${series} />`
       : html`<${Empty} title="No round has been evaluated yet."><p>They are, every so many rounds (<code>run.evaluate_every</code>).</p><//>`}
     <h2>All runs</h2>
-    <${Table} name="runs" caption="After the last round that was evaluated." marked=${(/** @type {number} */ row) => runs[row].folder === shown}
-      head=${[{ name: "method" }, { name: "data, model, participation" }, { name: "seed", number: true }, { name: "rounds" }, { name: "accuracy", number: true }, { name: "of the worst tenth", number: true }, { name: "communities", number: true }, { name: "sent", number: true }, { name: "ledger", text: true }]}
+    <${Table} name="runs" caption="After the last round that was evaluated. A copied command shows the ledger of that run, in a terminal of this machine." marked=${(/** @type {number} */ row) => runs[row].folder === shown}
+      head=${[{ name: "method" }, { name: "data, model, participation" }, { name: "seed", number: true }, { name: "rounds" }, { name: "accuracy", number: true }, { name: "of the worst tenth", number: true }, { name: "clusters", number: true }, { name: "sent", number: true }, { name: "ledger", text: true }]}
       rows=${runs.map((/** @type {any} */ each) => [
         each.method, settingOf(each), each.seed, roundsOf(each), number(last(each, "accuracy")), number(last(each, "worst_decile")), last(each, "communities") ?? "–", sent(each),
-        each.folder === shown ? "shown here" : each.has_ledger ? html`<code>dag-acfl ledger view …/${each.folder}</code>` : "none",
+        each.folder === shown ? "shown here" : each.has_ledger ? html`<code>${each.folder}</code> <${Copy} text=${`dag-acfl ledger view ${each.path}`}>Copy the command<//>` : "none",
       ])}
       plain=${runs.map((/** @type {any} */ each) => [each.method, settingOf(each), each.seed, roundsOf(each), last(each, "accuracy") ?? "", last(each, "worst_decile") ?? "", last(each, "communities") ?? "", last(each, "bytes") ?? "", each.folder])} />`;
 }

@@ -63,6 +63,7 @@ function Digits({ ledger, taking, layers, asked }) {
       <li class="tile"><b>${last ? (last.numChosen ?? "–") : "–"}</b>models of others in the average${last?.numCandidates === undefined ? "" : `, of ${last.numCandidates} that were compared`}</li>
       <li class="tile"><b>${taking.read.of ? `${taking.read.right} of ${taking.read.of}` : "–"}</b>of your drawings were read rightly before they were trained on</li>
     </ul>
+    ${last && (last.numChosen ?? 0) < 2 && html`<p class="quiet">Few of the others' models resemble yours yet, if any: it has learnt little. Train again, or let it go on by itself; within some updates it finds those like it.</p>`}
     <div class="columns">
       <${Draw} taking=${taking} />
       <section>
