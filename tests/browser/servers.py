@@ -43,7 +43,8 @@ def test_what_a_peer_calls_itself_is_text(browser: Browser, tmp_path: Path) -> N
             route.fetch()
             .text()
             .replace('"server-1"', f'"{MARKUP}"')
-            .replace('"incidents":{}', f'"incidents":{{"{MARKUP}":1}}')
+            .replace('"incidents":{}', f'"incidents":{{"differs":1,"{MARKUP}":2}}')
+            .replace('"troubles":[]', '"troubles":["connection refused"]')
         )
         route.fulfill(content_type="application/json", body=body)
 
@@ -53,6 +54,9 @@ def test_what_a_peer_calls_itself_is_text(browser: Browser, tmp_path: Path) -> N
             page.route(f"**{v1.VIEW_SERVERS}", lie)
             opened(page, servers[0].live, "servers", "Servers")
             expect(page.get_by_role("cell", name=MARKUP, exact=True).first).to_be_visible()
+            wrong = page.get_by_role("row").filter(has_text=MARKUP).last.get_by_role("cell").last
+            expect(wrong).to_contain_text("lately: connection refused; did not hold the same when both were compared")
+            expect(wrong).to_contain_text(f"1 time: what is missing is fetched by itself; {MARKUP}, 2 times")
             assert page.locator("main img").count() == 0
             assert page.title() != "owned"
 
