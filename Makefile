@@ -114,7 +114,7 @@ console: $(VENV)-console/.installed $(VENV)-js/.installed ## The console in Chro
 console-slow: $(VENV)-console/.installed ## What of the console takes minutes: every view of a ledger of 10,000 updates
 	@$(VENV)-console/bin/python -m pytest -q --timeout 600 -p no:cacheprovider tests/browser/slow/*.py $(ARGS)
 
-console-pictures: $(VENV)-console/.installed ## The pictures of docs/console.md, drawn anew of a demo and a simulation (two minutes)
+console-pictures: $(VENV)-console/.installed ## The pictures of docs/console.md, drawn anew of a demo and simulations (some minutes)
 	@$(VENV)-console/bin/python docs/pictures.py
 
 frameworks: $(VENV)-frameworks/.installed ## The examples with scikit-learn, Lightning and Hugging Face (an environment beside .venv)

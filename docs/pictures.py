@@ -1,6 +1,6 @@
-"""Draw the console's pictures for docs/console.md, of a real demo and a real simulation: `make console-pictures`.
+"""Draw the console's pictures for docs/console.md, of a real demo and real simulations: `make console-pictures`.
 
-A demo of 16 clients and a simulation are run in a temporary folder, their consoles opened in Debian's Chromium, and
+A demo of 16 clients and two simulations are run in a temporary folder, their consoles opened in Debian's Chromium, and
 each view is kept as docs/assets/console-NAME.png, of 256 colours.
 """
 
@@ -114,6 +114,29 @@ def operate(page: Page, folder: Path) -> None:
     keep(page, "operate")
 
 
+def simulate(folder: Path, out: str, *options: str) -> None:
+    command = (*COMMAND, "simulate", str(ROOT / "experiments/digits.toml"), *options, "--out", out)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, cwd=folder, env=environment, check=True)  # noqa: S603 -- likewise
+
+
+def simulation_pictures(page: Page, folder: Path) -> None:
+    """The runs of all methods, and a ledger of more updates than can be dots."""
+    simulate(folder, "short", "--set", "run.rounds=20")
+    with running("ledger", "view", "short/digits", folder=folder) as url:
+        page.goto(f"{url}/ui/#/runs")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Runs of digits")
+        keep(page, "runs")
+    long = ("--only", "*dag-acfl*seed-0", "--set", "run.rounds=220", "--set", "run.evaluate_every=220")
+    simulate(folder, "long", *long)
+    with running("ledger", "view", "long/digits", folder=folder) as url:
+        page.goto(f"{url}/ui/#/updates")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Updates")
+        page.get_by_role("button", name="All").click()
+        expect(page.get_by_text("the darker, the more")).to_be_visible()
+        keep(page, "density")
+
+
 def main() -> None:
     chromium = shutil.which("chromium")
     if chromium is None:
@@ -124,13 +147,7 @@ def main() -> None:
         page = browser.new_page(viewport=SIZE)
         with running("demo", "--keep-serving", "--out", "demo", folder=folder) as url:
             demo_pictures(page, url, folder)
-        simulate = [*COMMAND, "simulate", str(ROOT / "experiments/digits.toml"), "--set", "run.rounds=20", "--out", "."]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        subprocess.run(simulate, cwd=folder, env=environment, check=True)  # noqa: S603 -- likewise
-        with running("ledger", "view", "digits", folder=folder) as url:
-            page.goto(f"{url}/ui/#/runs")
-            expect(page.get_by_role("heading", level=1)).to_have_text("Runs of digits")
-            keep(page, "runs")
+        simulation_pictures(page, folder)
         browser.close()
     for path in sorted(ASSETS.glob("console-*.png")):
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB")
