@@ -1,6 +1,7 @@
 """What a newcomer stumbled over: addresses, names, numbers and refusals that the console's pages say, in Chromium."""
 
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
@@ -71,6 +72,8 @@ def test_a_clients_id_may_be_shortened_where_only_one_begins_so(browser: Browser
         field.fill("key:" + "0" * 20)
         see.click()
         expect(page.get_by_role("alert")).to_have_text("Nothing in this ledger begins so.")
+        headings = page.get_by_role("main").get_by_role("heading").all_inner_texts()
+        assert headings == ["Operate", "Quarantine a client or an update", "Decided"]
         page.get_by_role("group", name="What is known").get_by_role("button", name=author[:12]).click()
         expect(field).to_have_value(author)
         assert OPERATOR not in page.url
@@ -92,6 +95,30 @@ def test_what_an_operator_types_stays_while_updates_come(browser: Browser, tmp_p
             expect(field).to_have_value(typed)
 
 
+def test_a_page_that_stayed_open_has_its_parts_in_the_order_of_one_that_is_opened_now(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with ledger(tmp_path) as live, ExitStack() as opening:
+        (update,) = taught(live, tmp_path, clients=1, steps=1)
+        with LedgerClient([live.url]) as reader:
+            author = reader.transaction(update).author
+        pages = {}
+        for view in ("", "updates", "clusters", "training", "clients", f"clients/{author}", f"updates/{update}"):
+            pages[view] = opening.enter_context(page_of(browser, live))
+            opened(pages[view], live, view, "")
+        taught(live, tmp_path, clients=3, steps=4)
+        for page in pages.values():
+            expect(page.get_by_text("13 of 13 updates")).to_be_visible()
+        pages[""].wait_for_timeout(6000)  # until clients and clusters were asked for again
+        stayed = {view: page.locator("main").evaluate(PARTS) for view, page in pages.items()}
+        for view, page in pages.items():
+            page.reload()
+            expect(page.get_by_text("13 of 13 updates")).to_be_visible()
+            page.wait_for_timeout(500)
+            assert page.locator("main").evaluate(PARTS) == stayed[view], view
+
+
+PARTS = "main => [...main.querySelectorAll('h1, h2, h3, caption, button, canvas')].map(each => each.textContent)"
 PLACES = """async ([before, now]) => (await import("/ui/clustering.js")).placesOf(before, now)"""
 
 

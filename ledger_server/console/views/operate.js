@@ -227,7 +227,7 @@ function Quarantine({ ledger, members, begin, filters }) {
       run: async () => stands(await postJson(`${PATH}/quarantines/lifts`, { act: each.act })),
     });
   return html`<${Standing} members=${members} />
-    ${members.is_member && html`<h2>Quarantine a client or an update</h2>
+    ${members.is_member && html`<section><h2>Quarantine a client or an update</h2>
       <form class="tools" onSubmit=${see}>
         <label>Client or update <input ref=${field} name="subject" list="clients" size="40" required defaultValue=${filters.get("subject") ?? ""} placeholder="key:…, hash:… or an update's id, or how it begins" /></label>
         <datalist id="clients">${ledger.clients.slice(0, 200).map((each) => html`<option value=${each.author}></option>`)}</datalist>
@@ -235,7 +235,7 @@ function Quarantine({ ledger, members, begin, filters }) {
         <button>See what it withholds …</button>
       </form>
       ${problem && html`<p class="bad" role="alert">${problem}</p>`}
-      ${choices.length > 0 && html`<div class="tools" role="group" aria-label="What is known">${choices.map((each) => html`<button type="button" title=${each} onClick=${() => field.current && (field.current.value = each)}>${shortened(each)}</button>`)}</div>`}`}
+      ${choices.length > 0 && html`<div class="tools" role="group" aria-label="What is known">${choices.map((each) => html`<button type="button" title=${each} onClick=${() => field.current && (field.current.value = each)}>${shortened(each)}</button>`)}</div>`}</section>`}
     <h2>Decided</h2>
     ${decisions.length
       ? html`<${Table} name="quarantine" caption=${`Of the ledger's updates, ${count(ledger.quarantine.withheld)} are offered to nobody.`} head=${[{ name: "act" }, { name: "what" }, { name: "whose" }, { name: "holds" }, { name: "why", text: true }, { name: "" }]}
