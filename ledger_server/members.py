@@ -12,7 +12,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fl_core.dag.acts import Act, ActKind, ListedMember, SignedAct, sign_act
+from fl_core.dag.acts import Act, ActKind, ListedMember, SignedAct, own_acts, sign_act
 from fl_core.dag.author_list import AuthorList
 from fl_core.dag.genesis import parse_genesis
 from fl_core.dag.signature import public_key_of
@@ -26,6 +26,14 @@ from ledger_server.store.journal import Store
 
 MIN_DIGITS: Final = 8
 """Digits of a key or of an act's id that a person has to type at least."""
+
+
+_OPPOSITE: Final = {
+    ActKind.ADD_MEMBER: ActKind.REMOVE_MEMBER,
+    ActKind.REMOVE_MEMBER: ActKind.ADD_MEMBER,
+    ActKind.LIST_AUTHOR: ActKind.UNLIST_AUTHOR,
+    ActKind.UNLIST_AUTHOR: ActKind.LIST_AUTHOR,
+}
 
 
 def printable(text: str) -> str:
@@ -53,7 +61,7 @@ class Standing:
         needed: Signatures of members that put it into effect.
         signed_by: Members that have signed, by name.
         waits_for: Those that have not and still may; none when it is in effect, or can never be.
-        is_in_effect: Whether it is.
+        is_in_effect: Whether it is; what takes another act back is so at once.
     """
 
     signed: SignedAct
@@ -87,12 +95,15 @@ class Membership:
         self._read()
 
     def _read(self) -> None:
-        """Read from the acts what members are called, and what they would lift."""
+        """Read from the acts what members are called, and what they would lift or have taken back."""
         self._names = self._read_names()
-        self._lifting = defaultdict[TxId, set[PublicKey]](set)
-        for each in self.acts.all():
+        self._kept = {each.id: each for each in self.acts.all()}
+        self._lifting, self._lifted = defaultdict[TxId, set[PublicKey]](set), set[TxId]()
+        for each in self._kept.values():
             if each.act.kind is ActKind.LIFT:
                 self._lifting[TxId(each.act.subject_id)] |= each.signatures.keys()
+                if each.id in self.acts.effect.acts:
+                    self._lifted.add(TxId(each.act.subject_id))
 
     def _read_names(self) -> Mapping[str, str]:
         names = {str(founder.key): founder.name for founder in self.genesis.members}
@@ -107,12 +118,15 @@ class Membership:
         return printable(self._names.get(key) or f"{key[:MIN_DIGITS]}…")
 
     def find(self, member: str) -> ListedMember:
-        """A member by its name, or by the beginning of its key.
+        """A member by its name, or by the beginning of its key; also one that is a member for this server alone.
 
         Raises:
             MembersError: There is none, or several.
         """
         listed = self.acts.members()
+        keys = {each.key for each in listed}
+        here = self.acts.members(self.own_key)
+        listed += tuple(each for each in here if each.key not in keys and each.former not in keys)
         found = [each for each in listed if each.name == member]
         if not found and len(member) >= MIN_DIGITS:
             found = [each for each in listed if each.key.startswith(member)]
@@ -123,6 +137,8 @@ class Membership:
 
     def add(self, servers: Sequence[Peer], *, now_ms: int) -> list[Standing]:
         """Propose servers that are no members yet, or sign what proposes them; all at once, so that none waits.
+
+        Of a member that this server alone has removed, it takes that back.
 
         Raises:
             MembersError: This server is no member, or a name is another one's.
@@ -143,14 +159,20 @@ class Membership:
             )
             for each in new
         ]
-        return self._keep_all(acts)
+        back = [each for server in servers for each in self._take_back(ActKind.ADD_MEMBER, server.public_key, now_ms)]
+        return [*back, *self._keep_all(acts)]
 
     def remove(self, member: ListedMember, *, now_ms: int) -> Standing:
-        """Propose that a member is none any more, or sign what does.
+        """Propose that a member is none any more, or sign what does; of one for this server alone, take that back.
 
         Raises:
-            MembersError: This server is no member, or it is the last one.
+            MembersError: This server is no member, or it is the last one, or the other is none yet.
         """
+        if member.key not in self.acts.effect.members:
+            self.check_member()
+            if taken_back := self._take_back(ActKind.REMOVE_MEMBER, member.key, now_ms):
+                return taken_back[0]
+            raise MembersError(f"{self.name(member.key)} is no member yet; see: dag-acfl members list")
         if len(self.acts.effect.members) == 1:
             raise MembersError("the last member of a ledger stays; add another first")
         return self.propose(ActKind.REMOVE_MEMBER, [f"member:{member.key}"], now_ms=now_ms)[0]
@@ -215,8 +237,16 @@ class Membership:
             MembersError: This server is no member.
         """
         self.check_member()
+        back = [each for subject in subjects for each in self._take_back(kind, subject.partition(":")[2], now_ms)]
         acts = [self._act(kind, each, details=details, changed=changed, now_ms=now_ms) for each in subjects]
-        return self._keep_all(acts, *agreeing)
+        return [*back, *self._keep_all(acts, *agreeing)]
+
+    def _take_back(self, kind: ActKind, subject_id: str, now_ms: int) -> list[Standing]:
+        """Take back what this server has signed alone and says the opposite of such an act."""
+        own, _ = own_acts(self._kept.values(), self.acts.effect, server=self.own_key)
+        alone = [self._kept[each].act for each in sorted(own.difference(self.acts.effect.acts))]
+        opposite = [each for each in alone if (each.kind, each.subject_id) == (_OPPOSITE.get(kind), subject_id)]
+        return self._keep_all([self._act(ActKind.LIFT, f"act:{each.id}", now_ms=now_ms) for each in opposite])
 
     def _keep_all(self, acts: Sequence[Act], *agreeing: Ed25519PrivateKey) -> list[Standing]:
         return [self._keep(sign_act(act, self._key, *agreeing)) for act in acts]
@@ -254,10 +284,24 @@ class Membership:
         return self._keep(sign_act(found[0].signed.act, self._key))
 
     def words(self, standing: Standing) -> str:
-        """What an act has brought about; of one that is not in effect, what it would."""
-        act = standing.signed.act
+        """What an act has brought about; of one that is not in effect, what it would, and who has taken it back."""
+        against = self._against(standing.signed.id)
+        said = self._words(standing, against)
+        is_told = standing.is_in_effect or standing.signed.act.kind is ActKind.QUARANTINE
+        return f"{said}, which {against} took back" if against and not is_told else said
+
+    def _against(self, act: TxId) -> str:
+        """The members that have signed to lift an act, by name."""
+        return " and ".join(sorted(map(self.name, self._lifting.get(act, set()) & self.acts.effect.members)))
+
+    def _words(self, standing: Standing, against: str = "") -> str:
+        act, act_id = standing.signed.act, standing.signed.id[:MIN_DIGITS]
         name, url = self.name(act.subject_id), printable(act.details.get("url", "an unknown address"))
-        reason, act_id = printable(act.details.get("reason", "no reason is given")), standing.signed.id[:MIN_DIGITS]
+        reason = printable(act.details.get("reason", "no reason is given"))
+        if self._is_taking_back(standing.signed):
+            taken, signers = self._kept[TxId(act.subject_id)], " and ".join(standing.signed_by) or "a former member"
+            is_lift = taken.act.kind is ActKind.LIFT  # of a lift of a lift …: as many as a member likes
+            return f"{signers} took back: {taken.id[:8] if is_lift else self._words(self._standing(taken))}"
         known = {
             "ADD_MEMBER": (f"{name} is a member", f"add {name} at {url}, key {act.subject_id}"),
             "REMOVE_MEMBER": (f"{name} is no member any more", f"remove {name}"),
@@ -266,7 +310,7 @@ class Membership:
             "UNLIST_AUTHOR": (f"{act.subject} may not publish any more", f"let {act.subject} publish no more"),
             "QUARANTINE": (
                 f"{act.subject} is quarantined, act {act_id}",
-                f"quarantine {act.subject}{self._who_would_lift(standing.signed.id)}: {reason}",
+                f"quarantine {act.subject}{against and f', which {against} would lift'}: {reason}",
             ),
             "LIFT": (f"quarantine {act.subject_id[:8]} is lifted", f"lift quarantine {act.subject_id[:8]}: {reason}"),
             "ERASE": (f"the models of {act.subject} are erased", f"erase the models of {act.subject}: {reason}"),
@@ -275,13 +319,16 @@ class Membership:
         done, proposed = known.get(act.kind.name, (words := f"{act.kind.name.lower()} {act.subject}", words))
         return done if standing.is_in_effect else proposed
 
-    def _who_would_lift(self, quarantine: TxId) -> str:
-        """Who has signed to lift it, for those who are asked to sign it."""
-        names = sorted(map(self.name, self._lifting.get(quarantine, set()) & self.acts.effect.members))
-        return f", which {' and '.join(names)} would lift" if names else ""
+    def _is_taking_back(self, signed: SignedAct) -> bool:
+        """Whether an act says no more than that its signers have taken back another one, which is not in effect."""
+        taken, effect = self._kept.get(TxId(signed.act.subject_id)), self.acts.effect
+        if taken is None or signed.act.kind is not ActKind.LIFT or signed.id in effect.acts:
+            return False
+        is_open = taken.id in effect.acts or taken.id in effect.waiting or taken.id in self._lifted
+        return taken.act.kind is not ActKind.QUARANTINE or not is_open
 
-    def _would_lift(self, quarantine: TxId) -> bool:
-        return self.own_key in self._lifting.get(quarantine, ())
+    def _would_lift(self, act: TxId) -> bool:
+        return self.own_key in self._lifting.get(act, ())
 
     def holds_here(self, standing: Standing) -> bool:
         """Whether this server goes by an act that is not in effect yet, since it has signed it."""
@@ -316,7 +363,7 @@ class Membership:
             self.acts.votes_needed(len(voters)),
             tuple(sorted(map(self.name, voters & signed.signatures.keys()))),
             tuple(sorted(map(self.name, missing))),
-            signed.id in self.acts.effect.acts,
+            signed.id in self.acts.effect.acts or self._is_taking_back(signed),
         )
 
     def check_member(self) -> None:
@@ -335,7 +382,7 @@ class Membership:
     ) -> Act:
         """The open proposal that says so, or a new one; of members in every word: another may name another address.
 
-        A quarantine that this server would lift is not signed again: it would not hold here.
+        What this server would lift or has taken back is not signed again: it would not hold here.
         """
         for each in self.open():
             act = each.signed.act

@@ -45,6 +45,8 @@ def add(authors: Authors, *, data_dir: DataDir = None) -> None:
 def remove(authors: Authors, *, data_dir: DataDir = None) -> None:
     """Take authors off the list: nothing more is taken from them, and they are offered to nobody. Their updates stay.
 
+    Until enough members have signed that, adding them takes it back, and likewise removing whom this server has added.
+
     Example: dag-acfl authors remove key:5f0c1e…
     """
     from fl_core.dag.acts import ActKind  # noqa: PLC0415

@@ -33,7 +33,7 @@ def add(
     """Make servers members of the ledger: the other members' servers begin to exchange updates with them.
 
     Run it on a member's machine. Where one signature is not enough, it names the members that have to sign too. Who is
-    a member already is passed over.
+    a member already is passed over; where this server alone had removed it, that is taken back.
 
     Example: dag-acfl members add 'second=http://second.example:8900#KEY'
     """
@@ -56,7 +56,8 @@ def remove(
 ) -> None:
     """Take a server off the list: nothing more is asked of it or taken from it. Its earlier updates stay.
 
-    This server's own stops at once; the others stop once enough members have signed.
+    This server's own stops at once; the others stop once enough members have signed. Until then adding it takes that
+    back.
 
     Example: dag-acfl members remove second
     """

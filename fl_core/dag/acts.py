@@ -348,8 +348,9 @@ class Effect:
         members_version: How many acts have changed the list; 0 is the founders'.
         acts: Ids of the acts in effect, in order.
         number: Of the newest of them; 0 without any.
-        waiting: The acts that are not in effect and would be if all who judge them signed, by id: those members. A
-            quarantine that is lifted waits for nobody.
+        waiting: The acts that are not in effect and would be if all who judge them signed, by id: those members.
+            Neither what is lifted waits, nor what all members that had signed it have taken back by signing a lift of
+            it, nor another lift of either.
     """
 
     members: frozenset[PublicKey]
@@ -402,10 +403,33 @@ def acts_in_effect(
             elif _is_carried(act, judges | signed.signatures.keys(), judges, threshold):
                 waiting[signed.id] = judges
     newest = max((act.number for act in in_effect.values()), default=0)
-    for act in in_effect.values():
-        if act.kind is ActKind.LIFT:
-            waiting.pop(TxId(act.subject_id), None)
+    waiting = _still_wanted(waiting, in_effect, ordered)
     return Effect(members, electors, version, tuple(in_effect), newest, waiting)
+
+
+def _still_wanted(
+    waiting: Mapping[TxId, frozenset[PublicKey]], in_effect: Mapping[TxId, Act], acts: Iterable[SignedAct]
+) -> dict[TxId, frozenset[PublicKey]]:
+    """Without what is lifted, what all who signed it have taken back, and lifts of such."""
+    known = {each.id: each for each in acts}
+    against: dict[str, set[PublicKey]] = {}
+    lifted = {act.subject_id for act in in_effect.values() if act.kind is ActKind.LIFT}
+    for each in known.values():
+        if each.act.kind is ActKind.LIFT:
+            against.setdefault(each.act.subject_id, set()).update(each.signatures)
+
+    def is_wanted(signed: SignedAct, judges: frozenset[PublicKey]) -> bool:
+        by = judges & signed.signatures.keys()
+        is_taken_back = by and by <= against.get(signed.id, set()) and signed.act.kind is not ActKind.ERASE
+        return signed.id not in lifted and not is_taken_back
+
+    wanted = {each: judges for each, judges in waiting.items() if is_wanted(known[each], judges)}
+
+    def is_needed(act: Act) -> bool:
+        named = act.subject_id
+        return act.kind is not ActKind.LIFT or (named not in lifted and (named in in_effect or named in wanted))
+
+    return {each: judges for each, judges in wanted.items() if is_needed(known[each].act)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,6 +449,27 @@ class ListedMember:
     former: PublicKey | None = None
 
 
+def own_acts(
+    acts: Iterable[SignedAct], effect: Effect, *, server: PublicKey | None
+) -> tuple[frozenset[TxId], frozenset[TxId]]:
+    """What holds on a member's own server whoever else has signed, and what it has taken back by signing a lift.
+
+    Its former keys say nothing: they may be in other hands. An erasure is not taken back.
+
+    Args:
+        acts: As for ``acts_in_effect``.
+        effect: What they come to.
+        server: The server's key; None: no member's.
+    """
+    if server not in effect.members:
+        return frozenset(), frozenset()
+    signed = [each for each in acts if server in each.signatures]
+    lifted = {each.act.subject_id for each in signed if each.act.kind is ActKind.LIFT}
+    own = frozenset(each.id for each in signed)
+    taken_back = frozenset(each.id for each in signed if each.id in lifted and each.act.kind is not ActKind.ERASE)
+    return own - taken_back, taken_back
+
+
 def list_members(
     acts: Iterable[SignedAct], effect: Effect, *, founders: Mapping[PublicKey, str], server: PublicKey | None = None
 ) -> tuple[ListedMember, ...]:
@@ -437,11 +482,13 @@ def list_members(
         server: A server's key; None: the members by the acts in effect alone.
     """
     listed = {key: ListedMember(key, name) for key, name in founders.items()}
-    in_effect = frozenset(effect.acts)
-    for signed in sorted(acts, key=lambda each: (each.act.number, each.id)):
-        act, is_own = signed.act, server in effect.members and server in signed.signatures
+    ordered = sorted(acts, key=lambda each: (each.act.number, each.id))
+    own, _ = own_acts(ordered, effect, server=server)
+    counting = own | {*effect.acts}
+    for signed in ordered:
+        act = signed.act
         subject, new = PublicKey(act.subject_id), PublicKey(act.object_id)
-        if not (signed.id in in_effect or is_own):
+        if signed.id not in counting:
             continue
         if act.kind is ActKind.ADD_MEMBER and subject not in listed:
             listed[subject] = ListedMember(subject, act.details.get("name", ""), act.details.get("url", ""))

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from fl_core.dag.acts import Act, ActKind, Effect, SignedAct
+from fl_core.dag.acts import Act, ActKind, Effect, SignedAct, own_acts
 from fl_core.dag.genesis import Genesis
 from fl_core.errors import AuthorRefusedError
 from fl_core.types import AuthorId, PublicKey
@@ -105,13 +105,15 @@ def list_authors(
         genesis: Says whether authors are listed at all.
         server: A server's key; None: by the acts in effect alone.
     """
-    in_effect, decided = frozenset(effect.acts), list[Act]()
+    ordered, decided = sorted(acts, key=lambda each: (each.act.number, each.id)), list[Act]()
+    here, _ = own_acts(ordered, effect, server=server)
+    counting = here | {*effect.acts}
     own = defaultdict[AuthorId, set[AuthorId]](set)
-    for signed in sorted(acts, key=lambda each: (each.act.number, each.id)):
-        act, is_own = signed.act, server in effect.members and server in signed.signatures
+    for signed in ordered:
+        act = signed.act
         if act.kind is ActKind.ROTATE_SELF and {act.subject_id, act.object_id} <= signed.signatures.keys():
             own[AuthorId(act.subject)].add(AuthorId(act.object))
-        elif signed.id in in_effect or is_own:
+        elif signed.id in counting:
             decided.append(act)
     successors = _holding(decided, own)
     formers = {new: old for old, new in successors.items()}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from fl_core.dag.acts import ActKind, Effect, SignedAct
+from fl_core.dag.acts import ActKind, Effect, SignedAct, own_acts
 from fl_core.dag.author_list import AuthorList
 from fl_core.trust.lineage import Suspects
 from fl_core.types import AuthorId, PublicKey, TxId
@@ -70,22 +70,19 @@ def decisions(acts: Iterable[SignedAct], effect: Effect, *, server: PublicKey | 
         server: A server's key, whose own acts hold there; None: the acts in effect alone.
     """
     ordered = sorted(acts, key=lambda each: (each.act.number, each.id))
-    in_effect, own = frozenset(effect.acts), frozenset[TxId]()
-    if server in effect.members:
-        own = frozenset(each.id for each in ordered if server in each.signatures)
-    lifts = [each for each in ordered if each.act.kind is ActKind.LIFT]
-    lifted = {each.act.subject_id for each in lifts if each.id in in_effect}
-    taken_back = {each.act.subject_id for each in lifts if each.id in own}
+    in_effect = frozenset(effect.acts)
+    own, taken_back = own_acts(ordered, effect, server=server)
+    lifts = [each.act for each in ordered if each.act.kind is ActKind.LIFT and each.id in in_effect]
+    lifted = {each.subject_id for each in lifts}
 
     def reach(signed: SignedAct) -> Reach:
         if signed.id in lifted:
             return Reach.LIFTED
         if signed.id in in_effect:
             return Reach.EVERYWHERE
-        if signed.id not in own:
-            return Reach.PROPOSED
-        is_taken_back = signed.act.kind is ActKind.QUARANTINE and signed.id in taken_back
-        return Reach.LIFTED if is_taken_back else Reach.HERE
+        if signed.id in taken_back:
+            return Reach.LIFTED
+        return Reach.HERE if signed.id in own else Reach.PROPOSED
 
     found = [each for each in ordered if each.act.kind in (ActKind.QUARANTINE, ActKind.ERASE)]
     return tuple(Decision(each, reach(each)) for each in found)

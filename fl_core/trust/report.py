@@ -88,11 +88,15 @@ class Descent:
 def descents(graph: Graph, suspects: Suspects, *, max_taint: float) -> Iterator[Descent]:
     """What would be tainted if these steps were quarantined, ascending by author; those without descendants left out.
 
+    Walks through the whole ledger where some of the steps are here: a share is of all steps that went into a model.
+
     Args:
         graph: The whole ledger; what is added meanwhile does not count.
         suspects: Whose steps.
         max_taint: The ledger's bound.
     """
+    if not (any(map(graph.has_update_of, suspects.authors)) or any(each in graph for each in suspects.updates)):
+        return
     lineage = Lineage(graph.genesis.id, suspects)
     descendants: dict[AuthorId, int] = {}
     beyond: dict[AuthorId, int] = {}

@@ -100,7 +100,9 @@ def test_a_client_is_quarantined_after_it_is_said_what_that_withholds_and_let_fr
             assert client.get(v1.QUARANTINE).json()["withheld"] == 0
 
 
-def test_a_lift_before_others_have_signed_says_who_may_sign_it(browser: Browser, tmp_path: Path) -> None:
+def test_a_quarantine_that_nobody_else_has_signed_says_who_may_and_is_taken_back(
+    browser: Browser, tmp_path: Path
+) -> None:
     with ledger(tmp_path) as live, page_of(browser, live) as page:
         operating(page, live)
         page.get_by_label("Another server").fill(SECOND)
@@ -115,13 +117,14 @@ def test_a_lift_before_others_have_signed_says_who_may_sign_it(browser: Browser,
         said(page, "signed by 1 of 2 that are needed; second may sign, there.")
         page.get_by_role("button", name="Close").click()
         page.get_by_role("button", name="Lift").click()
-        said(page, "This server goes by it no more, at once", "1 more is missing")
+        said(page, "Only this server has signed it", "nobody is asked to sign it any more")
         page.get_by_role("button", name="Lift it").click()
-        said(page, "signed by 1 of 2 that are needed; second may sign, there.")
+        said(page, "took back: quarantine", "in effect.")
         page.get_by_role("button", name="Close").click()
-        expect(page.get_by_text("not here; others may still sign it")).to_be_visible()
+        expect(page.get_by_text("no more: lifted")).to_be_visible()
         operating(page, live)
-        expect(page.get_by_text("would lift: flips labels").first).to_be_visible()
+        expect(page.get_by_role("heading", name="an act needs 2 of 2 signatures")).to_be_visible()
+        expect(page.get_by_role("heading", name="Waiting for signatures")).to_have_count(0)
 
 
 def test_what_is_cancelled_is_not_done(browser: Browser, tmp_path: Path) -> None:

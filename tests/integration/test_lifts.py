@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dag_acfl.__main__ import main
-from fl_core.dag.acts import ActKind
+from fl_core.dag.acts import ActKind, sign_act
 from fl_core.dag.author import author_of_secret
 from fl_core.dag.genesis import Member
 from fl_core.dag.signature import public_key_of
@@ -25,7 +26,7 @@ from fl_core.wire import v1
 from ledger_server.keys import KEY_FILE
 from ledger_server.members import MembersError, Membership
 from ledger_server.store import open_store
-from tests.builders import key_from_seed, make_genesis, model, write_key
+from tests.builders import author_of, key_from_seed, make_genesis, model, write_key
 from tests.live import eventually
 from tests.network import Node, network, settle
 from tests.serving import prepare
@@ -88,19 +89,20 @@ def test_a_quarantine_that_was_lifted_before_the_threshold_signed_it_is_in_effec
     assert withheld(servers) == [2, 0, 0], "a member's own act holds on its own server"
 
     said = command(capsys, a, "trust", "lift", act, "--reason", "a broken sensor")
-    lift = proposal(said)
-    assert "signed by a; in effect with 2 signatures" in said
-    assert f"1 more of b, c, each there: dag-acfl members sign {lift}" in said
+    assert said == f"a took back: quarantine {BAD}: flips labels\n"
     all_hold(servers, 2)
     assert withheld(servers) == [0, 0, 0]
-    listed = command(capsys, b, "members", "list")
-    assert f"quarantine {BAD}, which a would lift: flips labels" in listed
-    assert f"lift quarantine {act}: a broken sensor" in listed
+    assert act not in command(capsys, b, "members", "list"), "nobody is asked to sign what nobody wants"
 
-    command(capsys, b, "members", "sign", act)
+    (asked,) = [each.act for each in b.service.acts.all() if each.id.startswith(act)]
+    b.service.acts.admit(sign_act(asked, KEYS[1]))  # as if it had been signed before the lift came
     all_hold(servers, 3)
     assert withheld(servers) == [2, 2, 2], "two have signed the quarantine, one has signed the lift"
     assert reaches(servers) == [["everywhere"]] * 3
+    said = command(capsys, a, "trust", "lift", act)
+    lift = proposal(said)
+    assert "signed by a; in effect with 2 signatures\n" in said
+    assert f"1 more of b, c, each there: dag-acfl members sign {lift}" in said
 
     command(capsys, c, "members", "sign", lift)
     all_hold(servers, 4)
@@ -117,6 +119,9 @@ def test_a_member_that_has_lifted_its_own_quarantine_can_quarantine_again_and_ot
     lift = proposal(command(capsys, b, "trust", "lift", act, "--reason", "it is well"))
     all_hold(servers, 2)
     assert withheld(servers) == [2, 0, 0], "one member's lift takes nothing from another"
+    listed = command(capsys, c, "members", "list")
+    assert f"quarantine {BAD}, which b would lift: flips labels" in listed
+    assert f"lift quarantine {act}: it is well" in listed
     command(capsys, a, "members", "sign", lift)
     all_hold(servers, 3)
     assert withheld(servers) == [0, 0, 0]
@@ -130,6 +135,70 @@ def test_a_member_that_has_lifted_its_own_quarantine_can_quarantine_again_and_ot
     command(capsys, c, "trust", "quarantine", BAD, "--reason", "here, too")
     all_hold(servers, 5)
     assert withheld(servers) == [2, 2, 2]
+
+
+def here(node: Node) -> list[str]:
+    """Whom a server goes by as members."""
+    return [each.name for each in node.service.acts.members(public_key_of(node.key))]
+
+
+def test_a_member_that_was_removed_by_one_alone_comes_back_there_by_the_opposite_command(
+    servers: list[Node], capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b, c = servers
+    removal = proposal(command(capsys, a, "members", "remove", "c"))
+    all_hold(servers, 1)
+    assert [sorted(here(node)) for node in servers] == [["a", "b"], ["a", "b", "c"], ["a", "b", "c"]]
+    said = command(capsys, a, "members", "add", f"c={c.url}#{public_key_of(c.key)}")
+    assert said == "c is a member already\na took back: remove c\n"
+    eventually(lambda: sorted(here(a)) == ["a", "b", "c"])
+    all_hold(servers, 2)
+    assert removal not in command(capsys, b, "members", "list"), "nobody is asked to sign what nobody wants"
+    again = proposal(command(capsys, a, "members", "remove", "c"))
+    assert again != removal, "what was taken back is not signed again"
+    eventually(lambda: again in command(capsys, b, "members", "list"))
+    command(capsys, b, "members", "sign", again)
+    eventually(lambda: [sorted(here(node)) for node in (a, b)] == [["a", "b"]] * 2)
+
+
+def test_who_was_added_by_one_alone_is_none_any_more_by_the_opposite_command(
+    servers: list[Node], capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b, _ = servers
+    command(capsys, a, "members", "add", f"d=http://127.0.0.1:1#{public_key_of(key_from_seed(9))}")
+    all_hold(servers, 1)
+    eventually(lambda: "d" in here(a))
+    assert "d" not in here(b)
+    assert command(capsys, a, "members", "remove", "d").startswith("a took back: add d at http://127.0.0.1:1")
+    eventually(lambda: "d" not in here(a))
+    all_hold(servers, 2)
+    assert [*b.service.acts.effect.waiting] == []
+
+
+def test_an_author_that_one_alone_has_taken_off_the_list_is_on_it_again_there(tmp_path: Path) -> None:
+    url, author = f"sqlite:///{tmp_path / 'ledger.sqlite3'}", author_of(key_from_seed(7))
+    prepare(url, tmp_path, genesis=replace(make_genesis(authors="listed"), members=MEMBERS))
+    with open_store(url, data_dir=tmp_path) as store:
+        a, b = (Membership(store, key=key) for key in KEYS[:2])
+
+        clock = count()
+
+        def decide(member: Membership, kind: ActKind) -> list[str]:
+            member.acts.refresh()
+            standings = member.propose(kind, [author], now_ms=next(clock))
+            return [member.words(each) for each in standings]
+
+        for member in (a, b):
+            decide(member, ActKind.LIST_AUTHOR)
+        assert decide(a, ActKind.UNLIST_AUTHOR) == [f"let {author} publish no more"]
+        assert not a.acts.authors.allows(author)
+        assert decide(a, ActKind.LIST_AUTHOR)[0] == f"a took back: let {author} publish no more"
+        assert a.acts.authors.allows(author), "whichever of the two acts has the smaller id"
+        for _ in range(3):
+            assert decide(a, ActKind.UNLIST_AUTHOR)[-1] == f"let {author} publish no more"
+            assert not a.acts.authors.allows(author)
+            decide(a, ActKind.LIST_AUTHOR)
+            assert a.acts.authors.allows(author)
 
 
 # -- whatever is done, and however it travels ---------------------------------------------------------
@@ -182,9 +251,9 @@ def test_members_decide_alike_whatever_they_do_and_in_whatever_order_it_travels(
         for each in (decision for acts in (a, b, c) for decision in acts.decisions()):
             if by_all[each.signed.id] in (Reach.EVERYWHERE, Reach.LIFTED):
                 assert each.reach is by_all[each.signed.id]
-            else:
-                assert each.signed.id in a.effect.waiting
-        lifted = {each for each, reach in by_all.items() if reach is Reach.LIFTED}
-        for each in a.all():
-            if each.act.kind is ActKind.LIFT and each.act.subject_id not in lifted:
-                assert each.id in a.effect.waiting, "who would lift what is not lifted waits for others"
+            elif each.holds:
+                assert each.signed.id in a.effect.waiting, "where servers differ, others are asked"
+        for each in (act for act in a.all() if act.act.kind is ActKind.LIFT):
+            quarantine = TxId(each.act.subject_id)
+            is_open = by_all[quarantine] is Reach.EVERYWHERE or quarantine in a.effect.waiting
+            assert (each.id in a.effect.waiting) == is_open, "who would lift what holds asks others"

@@ -36,8 +36,8 @@ def lift(
 ) -> None:
     """End a quarantine: what it withheld is offered again, on all servers when enough members have signed that.
 
-    One that too few have signed yet ends on this server at once. The others can still sign it: call them, to sign the
-    lift in its place.
+    One that this server alone has signed is taken back: it holds nowhere, and nobody is asked to sign it any more. Of
+    one that others have signed, but too few, this server goes by it no more at once.
 
     Example: dag-acfl trust lift 3f5c0a12 --reason "it was a broken sensor"
     """

@@ -16,6 +16,7 @@ from fl_core.types import ZERO_ID, PublicKey, TxId
 from tests.builders import key_from_seed
 
 LEDGER = TxId("1e" * 32)
+DAN = key_from_seed(14)
 ANN, BEN, CAT = KEYS = tuple(key_from_seed(seed) for seed in (11, 12, 13))
 NEEDED = 2
 SIGNERS = [some for count in (1, 2, 3) for some in combinations(KEYS, count)]
@@ -50,7 +51,7 @@ def test_a_lift_from_before_the_threshold_has_signed_the_quarantine_changes_noth
     proposed, lifted = quarantine(ANN), lift(quarantine(ANN), ANN, at=at)
     assert reaches(proposed) == ["here", "proposed", "proposed"]
     assert reaches(proposed, lifted) == ["lifted", "proposed", "proposed"], "ann takes back what ann has said alone"
-    assert {*effect(proposed, lifted).waiting} == {proposed.id, lifted.id}
+    assert effect(proposed, lifted).waiting == {}, "nobody is asked to sign what nobody wants"
     both = quarantine(ANN, BEN)
     assert reaches(both, lifted) == ["everywhere"] * 3
     assert effect(both, lifted).waiting == {lifted.id: {public_key_of(key) for key in KEYS}}, "others may still sign it"
@@ -64,7 +65,11 @@ def test_one_member_lifts_for_itself_only_what_it_has_quarantined_for_itself() -
     first = quarantine(ANN, BEN)
     assert reaches(first, lift(first, CAT, after=first)) == ["everywhere"] * 3
     own = quarantine(ANN)
-    assert reaches(own, lift(own, CAT)) == ["here", "proposed", "proposed"]
+    against = lift(own, CAT)
+    assert reaches(own, against) == ["here", "proposed", "proposed"]
+    assert {*effect(own, against).waiting} == {own.id, against.id}
+    both = quarantine(ANN, DAN)
+    assert effect(both, lift(own, ANN)).waiting == {}, "of dan, who is no member, nothing is asked"
 
 
 def test_an_erasure_is_lifted_by_nobody() -> None:
