@@ -110,7 +110,7 @@ def test_what_is_drawn_is_read_and_then_trained_on(browser: Browser, tmp_path: P
         assert sum(sure) == pytest.approx(1)
         assert max(sure) == sure[int(said)]
         page.get_by_role("application").press("7")
-        expect(page.get_by_text(f"{int(said == '7')} of 1")).to_be_visible()
+        expect(page.get_by_text(f"{int(said == '7')} of 1", exact=True)).to_be_visible()
         expect(page.get_by_text("What it trains on: 26 digits")).to_be_visible()
         trained(page, updates=2)
         with LedgerClient([live.url]) as reader:
