@@ -27,7 +27,7 @@ class Reach(StrEnum):
     """This server's member has signed, too few others yet."""
     PROPOSED = "proposed"
     LIFTED = "lifted"
-    """By the members; or by this server's alone, of what only it had signed for."""
+    """By the members; or of what too few have signed, by this server's, or by all that had signed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +72,19 @@ def decisions(acts: Iterable[SignedAct], effect: Effect, *, server: PublicKey | 
     ordered = sorted(acts, key=lambda each: (each.act.number, each.id))
     in_effect = frozenset(effect.acts)
     own, taken_back = own_acts(ordered, effect, server=server)
-    lifts = [each.act for each in ordered if each.act.kind is ActKind.LIFT and each.id in in_effect]
-    lifted = {each.subject_id for each in lifts}
+    lifts = {each.id: each.act.subject_id for each in ordered if each.act.kind is ActKind.LIFT}
+    lifted = {lifts[each] for each in in_effect & lifts.keys()}
+    unwanted = {*lifts.values()} - effect.waiting.keys()  # of what is not in effect: all who signed it took it back
 
     def reach(signed: SignedAct) -> Reach:
         if signed.id in lifted:
             return Reach.LIFTED
         if signed.id in in_effect:
             return Reach.EVERYWHERE
-        if signed.id in taken_back:
-            return Reach.LIFTED
-        return Reach.HERE if signed.id in own else Reach.PROPOSED
+        if signed.id in own:
+            return Reach.HERE
+        is_unwanted = signed.act.kind is ActKind.QUARANTINE and signed.id in unwanted
+        return Reach.LIFTED if signed.id in taken_back or is_unwanted else Reach.PROPOSED
 
     found = [each for each in ordered if each.act.kind in (ActKind.QUARANTINE, ActKind.ERASE)]
     return tuple(Decision(each, reach(each)) for each in found)

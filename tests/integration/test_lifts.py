@@ -93,6 +93,7 @@ def test_a_quarantine_that_was_lifted_before_the_threshold_signed_it_is_in_effec
     all_hold(servers, 2)
     assert withheld(servers) == [0, 0, 0]
     assert act not in command(capsys, b, "members", "list"), "nobody is asked to sign what nobody wants"
+    assert reaches(servers) == [["lifted"]] * 3
 
     (asked,) = [each.act for each in b.service.acts.all() if each.id.startswith(act)]
     b.service.acts.admit(sign_act(asked, KEYS[1]))  # as if it had been signed before the lift came

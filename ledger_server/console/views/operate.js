@@ -222,7 +222,12 @@ function Quarantine({ ledger, members, begin, filters }) {
   const lift = (/** @type {any} */ each) =>
     begin({
       title: `Lift the quarantine of ${shortened(each.subject)}`,
-      words: [`${each.reach === "here" && each.signed_by.length === 1 ? "Only this server has signed it: it holds no more at once, and nobody is asked to sign it any more. Where another has signed it meanwhile, the lift needs signatures, too." : each.reach === "here" ? "This server goes by it no more, at once; other members can still sign it, until the lift is in effect." : "What it withholds is offered again when the lift is in effect, on all servers at once."} ${votes(members)}`, `It was quarantined because of: “${each.reason}”.`],
+      words: [
+        each.reach === "here" && each.signed_by.length === 1
+          ? "Only this server has signed it: it holds no more at once, and nobody is asked to sign it any more. Where a member signs it before it hears of that, the lift needs the members' signatures, too."
+          : `${each.reach === "here" ? "This server goes by it no more, at once; other members can still sign it, until the lift is in effect." : "What it withholds is offered again when the lift is in effect, on all servers at once."} ${votes(members)}`,
+        `It was quarantined because of: “${each.reason}”.`,
+      ],
       go: "Lift it",
       run: async () => stands(await postJson(`${PATH}/quarantines/lifts`, { act: each.act })),
     });
