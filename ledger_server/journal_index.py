@@ -103,7 +103,8 @@ class JournalIndex:
             while self._length < length:
                 self._take_in(self._view.store.who(after=self._length - 1, limit=min(_READ, length - self._length)))
             if only.tips and self._tips_of != length:
-                self._tips_of, tips = self._view.tips()
+                with self._view.lock:
+                    self._tips_of, tips = len(self._view.ledger), self._view.node.graph.tip_set()
                 self._tips = self._placed(tips, self._tips)
             if only.tainted:
                 self._tainted = self._placed(self._tainted_now(), self._tainted)
@@ -111,11 +112,12 @@ class JournalIndex:
         finally:
             self._lock.release()
 
-    def _placed(self, ids: Sequence[TxId], known: Mapping[TxId, int]) -> dict[TxId, int]:
-        """The arrivals of transactions; of those that are not known, as the journal has them: of a tip 15 µs."""
-        placed = {id_: known[id_] for id_ in ids if id_ in known}
-        if len(placed) < len(ids):
-            placed.update(self._view.store.arrivals([id_ for id_ in ids if id_ not in placed]))
+    def _placed(self, ids: frozenset[TxId], known: Mapping[TxId, int]) -> dict[TxId, int]:
+        """The arrivals of transactions; of those that are not known, as the journal has them: 15 µs each."""
+        placed = dict(known)
+        for gone in known.keys() - ids:
+            del placed[gone]
+        placed.update(self._view.store.arrivals([*ids - known.keys()]))
         return placed
 
     def _take_in(self, rows: Sequence[tuple[bytes, bytes, int]]) -> None:
@@ -161,10 +163,10 @@ class JournalIndex:
         found: Mask = wanted[self._rows[name][first:end]]
         return found
 
-    def _tainted_now(self) -> tuple[TxId, ...]:
+    def _tainted_now(self) -> frozenset[TxId]:
         with self._view.lock:
             lineage = self._view.node.offering.lineage
-            return () if lineage is None else lineage.tainted()
+            return frozenset(() if lineage is None else lineage.tainted())
 
     def density(
         self,

@@ -34,6 +34,11 @@ class Lately(Generic[T]):
         self._making = threading.Lock()
         self._made: _Made[T] | None = None
 
+    def standing(self, of: object) -> T | None:
+        """The answer, while it stands."""
+        made = self._made
+        return made.answer if made is not None and made.of is of and self._now_s() < made.until_s else None
+
     def get(self, of: object, make: Callable[[], T]) -> T:
         """The answer that stands; a new one where it is of something else, or too old, and nobody is making one.
 
@@ -42,8 +47,8 @@ class Lately(Generic[T]):
             make: Makes it; what it raises is raised here.
         """
         made = self._made
-        if made is not None and made.of is of and self._now_s() < made.until_s:
-            return made.answer
+        if (answer := self.standing(of)) is not None:
+            return answer
         if not self._making.acquire(blocking=made is None or made.of is not of):
             assert made is not None
             return made.answer

@@ -221,7 +221,8 @@ class Metrics:
     def totals(self, counter: Counter) -> dict[str, int]:
         """A counter by the values of its one label."""
         name = next(iter(counter.describe())).name
-        found = [family for family in self._of_all().collect() if family.name == name]
+        families = self._of_all().collect() if self._is_one_of_several else counter.collect()
+        found = [family for family in families if family.name == name]
         samples = [sample for family in found for sample in family.samples if sample.name == f"{name}_total"]
         return {next(iter(sample.labels.values())): int(sample.value) for sample in samples}
 

@@ -57,18 +57,18 @@ def gossip_of(request: Request) -> Gossip:
     return gossip
 
 
+def listings_of(request: Request) -> Listings:
+    """As ``ListingsDep``."""
+    listings = request.app.state.listings
+    assert isinstance(listings, Listings), "create_app sets it"
+    return listings
+
+
 # ``async`` although they wait for nothing: FastAPI would run each in a worker thread.
 
 
 async def _service_lately(request: Request) -> LedgerService:
     return service_lately(request)
-
-
-async def _listings(request: Request) -> Listings:
-    await service_now(request)
-    listings = request.app.state.listings
-    assert isinstance(listings, Listings), "create_app sets it"
-    return listings
 
 
 async def _server(request: Request) -> ServerState:
@@ -83,12 +83,18 @@ ServiceDep = Annotated[LedgerService, Depends(service_now)]
 """The ledger that this app serves, with all that any process had published when the request came."""
 LatelyDep = Annotated[LedgerService, Depends(_service_lately)]
 """The same as of a moment ago: for what never changes, or asks again itself."""
-ListingsDep = Annotated[Listings, Depends(_listings)]
-"""Its lists of tips and clients, likewise."""
 ServerDep = Annotated[ServerState, Depends(_server)]
 """The app's settings, metrics and state."""
 CURRENT: Final = Depends(service_now)
 """As ``ServiceDep``, for a route that asks something else."""
+
+
+async def _listings(request: Request, _: ServiceDep) -> Listings:
+    return listings_of(request)
+
+
+ListingsDep = Annotated[Listings, Depends(_listings)]
+"""The ledger's lists of tips and clients, likewise."""
 GossipDep = Annotated[Gossip, Depends(_gossip)]
 """The app's gossip, also where there are no peers yet."""
 Brief = Annotated[bool, Query(description="Leave out what a small device needs for no further call.")]

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from fastapi import APIRouter, Request
@@ -10,7 +11,17 @@ from starlette.responses import Response
 
 from fl_core.dag.acts import encode_signed_acts
 from fl_core.wire import v1
-from ledger_server.api.dependencies import Brief, GossipDep, ListingsDep, ServerDep, ServiceDep
+from ledger_server.api.dependencies import (
+    Brief,
+    GossipDep,
+    ListingsDep,
+    ServerDep,
+    ServiceDep,
+    gossip_of,
+    listings_of,
+    server_of,
+    service_lately,
+)
 from ledger_server.api.documentation import binary
 from ledger_server.api.json_response import PackedJson, answer, answer_unless_known, tag_of
 from ledger_server.api.serializers import alarm_out, model_reference, peer_out, quarantine_out, transaction_out
@@ -18,6 +29,7 @@ from ledger_server.gossip.runtime import Gossip
 from ledger_server.http.access import Access, requires
 from ledger_server.http.admission import too_busy
 from ledger_server.http.state import ServerState
+from ledger_server.http.threads import in_worker
 from ledger_server.publishing import LedgerService
 
 router: APIRouter = APIRouter(tags=["ledger"])
@@ -201,22 +213,25 @@ def _by_kind(received: Mapping[str, int], sent: Mapping[str, int]) -> list[v1.Mo
     summary="What all views of a page go by beside updates",
 )
 @requires(Access.READ)
-def get_view(
-    request: Request, service: ServiceDep, server: ServerDep, gossip: GossipDep, listings: ListingsDep
-) -> Response:
+async def get_view(request: Request) -> Response:
     """Clusters, clients, peers, costs, alarms and quarantine at once, as of a moment ago: one answer for all pages."""
+    service = service_lately(request)  # not as of now, and no thread, for what most pages are given as it stands
+    of = service.acts.effect
+    view: PackedJson | None = service.shared.standing(of)
+    if view is None:
+        view = await in_worker(service.shared.get, of, partial(_view, request, service))
+    assert view is not None, "made by the line above"
+    return view.response(request)
 
-    def make() -> PackedJson:
-        view = v1.LedgerViewOut(
-            clusters=service.clusters.lately(),
-            clients=v1.ClientsOut(ledger=service.id, items=[]),
-            peers=_peers(service, gossip),
-            costs=_costs(service, server),
-            alarms=_alarms(service),
-            quarantine=quarantine_out(service),
-        )
-        rest = view.model_dump_json(exclude={"clients"}).removesuffix("}").encode()
-        return PackedJson(rest + b',"clients":' + listings.clients.now().text + b"}")
 
-    shared: PackedJson = service.shared.get(service.acts.effect, make)
-    return shared.response(request)
+def _view(request: Request, service: LedgerService) -> PackedJson:
+    view = v1.LedgerViewOut(
+        clusters=service.clusters.lately(),
+        clients=v1.ClientsOut(ledger=service.id, items=[]),
+        peers=_peers(service, gossip_of(request)),
+        costs=_costs(service, server_of(request)),
+        alarms=_alarms(service),
+        quarantine=quarantine_out(service),
+    )
+    rest = view.model_dump_json(exclude={"clients"}).removesuffix("}").encode()
+    return PackedJson(rest + b',"clients":' + listings_of(request).clients.now().text + b"}")

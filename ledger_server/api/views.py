@@ -14,7 +14,7 @@ from fl_core.dag.figures import decode_figures
 from fl_core.errors import DagAcflError
 from fl_core.types import TxId
 from fl_core.wire import v1
-from ledger_server.api.dependencies import GossipDep, HexPath, ServiceDep
+from ledger_server.api.dependencies import GossipDep, HexPath, LatelyDep, ServiceDep
 from ledger_server.api.documentation import problems
 from ledger_server.api.json_response import JsonResponse, PackedJson, answer, answer_unless_known
 from ledger_server.api.serializers import alarm_out, peer_out
@@ -215,7 +215,7 @@ def _update_out(transaction: TxId, service: LedgerService) -> v1.UpdateViewOut:
     summary="The servers as they see one another",
 )
 @requires(Access.READ)
-async def get_servers(request: Request, service: ServiceDep, gossip: GossipDep) -> Response:
+async def get_servers(request: Request, service: LatelyDep, gossip: GossipDep) -> Response:
     """This server, and each neighbour, which this one asks, as a member, at most every five seconds: as of then."""
     shown = await gossip.views.lately(partial(_servers, service, gossip))
     return shown.response(request)

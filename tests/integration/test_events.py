@@ -296,9 +296,11 @@ def test_listeners_leave_room_for_other_requests_and_listeners(sqlite_url: str, 
         assert Listener(live).status == 200
 
 
+@pytest.mark.parametrize("many", [events._MANY, 2], ids=["few", "many"])
 def test_pages_are_told_of_many_updates_at_once_in_order_and_go_on_where_they_stopped(
-    running: tuple[Live, LedgerService],
+    running: tuple[Live, LedgerService], monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
+    monkeypatch.setattr(events, "_MANY", many)
     live, service = running
     one, other = (Listener(live, path=v1.VIEW_EVENTS) for _ in range(2))
     published = publish(service, 200)

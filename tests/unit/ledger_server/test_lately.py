@@ -39,6 +39,15 @@ def test_it_stands_for_a_second(lately: Lately[int], clock: Clock) -> None:
     assert asked == [0, 0, 1, 1, 2]
 
 
+def test_what_stands_is_given_without_making_it(lately: Lately[int], clock: Clock) -> None:
+    one = object()
+    assert lately.standing(one) is None
+    lately.get(one, lambda: 7)
+    assert (lately.standing(one), lately.standing(object())) == (7, None)
+    clock.now_s = 1.0
+    assert lately.standing(one) is None
+
+
 def test_what_takes_long_stands_twenty_times_as_long(lately: Lately[int], clock: Clock, cpu: Clock) -> None:
     made = iter(range(9))
 
