@@ -50,9 +50,6 @@ export const postJson = async (path, body) =>
   (await ask(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) })).json();
 
 /** @param {string} path */
-export const getText = async (path) => (await ask(path)).text();
-
-/** @param {string} path */
 export const getBytes = async (path) => new Uint8Array(await (await ask(path)).arrayBuffer());
 
 /**

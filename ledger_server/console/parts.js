@@ -1,7 +1,7 @@
 /** What several views show: tables, authors, charts, and what stands where there is nothing yet. */
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-3.1.1/preact.js";
 import { svgOf } from "./figure.js";
-import { authorName, brief, colour, save } from "./words.js";
+import { authorName, brief, colour } from "./words.js";
 
 /** @typedef {import("./ledger.js").Ledger} Ledger */
 
@@ -47,6 +47,15 @@ export const Copy = ({ text, children }) => {
 
 /** @param {{title: string, children?: any}} properties */
 export const Empty = ({ title, children }) => html`<div class="empty"><strong>${title}</strong>${children}</div>`;
+
+/** @param {string} name @param {BlobPart} data @param {string} type */
+export function save(name, data, type) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([data], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
 
 /**
  * A table that shows a page at a time, sorted by a column where a person asks for it, and can be saved.
@@ -160,12 +169,7 @@ export function Chart({ name, x, series, data, isTime = false }) {
     const isZoomed = min !== undefined && (min > first || max < last);
     shown.setData(data, !isZoomed);
   }, [data]);
-  const png = () => {
-    const link = document.createElement("a");
-    link.href = plot.current.ctx.canvas.toDataURL("image/png");
-    link.download = `${name}.png`;
-    link.click();
-  };
+  const png = () => plot.current.ctx.canvas.toBlob((/** @type {Blob} */ data) => save(`${name}.png`, data, "image/png"));
   const rows = () => data[0].map((_, row) => data.map((column) => column[row] ?? ""));
   return html`<div class="chart" ref=${place} role="img" aria-label=${`${name}: the table below has the same figures`}></div>
     <div class="tools">

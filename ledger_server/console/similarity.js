@@ -6,17 +6,16 @@ import { decodeModel, layoutOf } from "./client/model.js";
 /** @typedef {{digest: string, href: string}} ModelLink */
 /** @typedef {Record<string, Float32Array>} Arrays */
 
-/**
- * A model, fetched and checked.
- *
- * @param {any} genesis As /v1/genesis answers. @param {ModelLink} link
- * @returns {Promise<Arrays>}
- */
-export async function fetched(genesis, { digest, href }) {
+/** A model's bytes, checked. @param {ModelLink} link */
+export async function modelBytes({ digest, href }) {
   const data = await getBytes(href);
   if ((await digestOf(data)) !== digest) throw new Error("what came is not this model");
-  return decodeModel(layoutOf(genesis.document.layout.filter((/** @type {any} */ { role }) => role !== "local")), data);
+  return data;
 }
+
+/** @param {any} genesis As /v1/genesis answers. @param {ModelLink} link @returns {Promise<Arrays>} */
+export const fetched = async (genesis, link) =>
+  decodeModel(layoutOf(genesis.document.layout.filter((/** @type {any} */ { role }) => role !== "local")), await modelBytes(link));
 
 /**
  * Cosine of what two models have learnt (model less genesis) in each tensor, as the selection compares them whole;

@@ -68,12 +68,3 @@ const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9
 
 /** @param {number} place */
 export const colour = (place) => (place < 0 ? "#8a949e" : COLOURS[place % COLOURS.length]);
-
-/** @param {string} name @param {BlobPart} text @param {string} type */
-export function save(name, text, type) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-}

@@ -1,12 +1,13 @@
 /** One update: what it says, what is known of it, whether that is proven, and why it was trained from these models. */
 import { html, useEffect, useRef, useState } from "../vendor/htm-3.1.1/preact.js";
-import { getBytes, getJson } from "../api.js";
+import { getJson } from "../api.js";
 import { unhex } from "../client/bytes.js";
-import { checkSignature, digestOf } from "../client/crypto.js";
+import { checkSignature } from "../client/crypto.js";
 import { signedBytes, transactionId } from "../client/header.js";
 import { cutsOf } from "../cuts.js";
-import { Author, Chip, Copy, Link, Table } from "../parts.js";
-import { brief, colour, count, number, numberOf, save, size, time } from "../words.js";
+import { Author, Chip, Copy, Link, Table, save } from "../parts.js";
+import { modelBytes } from "../similarity.js";
+import { brief, colour, count, number, numberOf, size, time } from "../words.js";
 import { Lineage } from "./lineage.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
@@ -85,14 +86,7 @@ function Download({ said }) {
   const get = async () => {
     setState("asking …");
     try {
-      const data = await getBytes(said.model.href);
-      const is = (await digestOf(data)) === said.model.digest;
-      if (!is) throw new Error("what came is not this model");
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(new Blob([data]));
-      link.download = `${brief(said.id)}.safetensors`;
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+      save(`${brief(said.id)}.safetensors`, await modelBytes(said.model), "application/octet-stream");
       setState("");
     } catch (error) {
       setState(/** @type {Error} */ (error).message);
