@@ -346,25 +346,13 @@ export class Ledger {
    * Updates that one descends from, or that descend from it, as far as they are here.
    *
    * @param {number} from @param {"past" | "future"} direction
-   * @returns {Map<number, number>} By arrival, how many steps away.
+   * @returns {Set<number>} Their arrivals, and its own.
    */
   lineage(from, direction) {
-    const found = new Map([[from, 0]]);
-    let edge = [from];
-    for (let steps = 1; edge.length && found.size < 5000; steps += 1) {
-      /** @type {number[]} */
-      const next = [];
-      for (const arrival of edge) {
-        const others =
-          (direction === "past" ? this.updates.get(arrival)?.parents : this.children.get(arrival)) ?? [];
-        for (const other of others)
-          if (other >= 0 && !found.has(other) && this.updates.has(other)) {
-            found.set(other, steps);
-            next.push(other);
-          }
-      }
-      edge = next;
-    }
+    const found = new Set([from]);
+    for (const arrival of found) // which grows meanwhile
+      for (const other of (direction === "past" ? this.updates.get(arrival)?.parents : this.children.get(arrival)) ?? [])
+        if (this.updates.has(other)) found.add(other);
     return found;
   }
 }

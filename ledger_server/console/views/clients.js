@@ -1,6 +1,6 @@
 /** Who takes part: when each was last seen, how it does, and what is odd about it. */
 import { html } from "../vendor/htm-3.1.1/preact.js";
-import { periods, way } from "../clustering.js";
+import { approvals, periods, way } from "../clustering.js";
 import { Author, Chart, Chip, Copy, Empty, Link, Table } from "../parts.js";
 import { authorName, colour, count, number, numberOf, since, time } from "../words.js";
 import { Updates } from "./overview.js";
@@ -12,19 +12,20 @@ export function Clients({ ledger }) {
   const clients = ledger.clients.filter((each) => each.depth > 0);
   if (!clients.length) return html`<h1>Clients</h1><${Empty} title="Nobody has published yet."><p><code>dag-acfl client run my_client.py --server ${location.origin} --state site-0</code></p><//>`;
   const at = new Map(ledger.list().map((each) => [each.author, each.at]));
-  const alarms = Map.groupBy ? Map.groupBy(ledger.alarms, (each) => each.author) : new Map();
+  const alarms = Map.groupBy(ledger.alarms, (each) => each.author);
   const given = contributions(ledger);
   const affected = new Map((ledger.quarantine?.clients ?? []).map((/** @type {any} */ each) => [each.author, each]));
-  const state = (/** @type {string} */ author) => affected.get(author)?.state ?? (alarms.get(author) ?? []).map((/** @type {any} */ each) => each.kind).join(", ");
+  const state = (/** @type {string} */ author) => affected.get(author)?.state ?? (alarms.get(author) ?? []).map((each) => each.kind).join(", ");
+  const deepest = clients.reduce((most, each) => Math.max(most, each.depth), 0);
   return html`<h1>Clients</h1>
     <${Table} name="clients" caption="Each client's newest update and what it says of itself." head=${[{ name: "client" }, { name: "cluster" }, { name: "last seen" }, { name: "updates", number: true }, { name: "accuracy", number: true }, { name: "examples", number: true }, { name: "newest" }, { name: "behind", number: true }, { name: "taken by others", number: true }, { name: "weight", number: true }, { name: "ε stated", number: true }, { name: "alarms, quarantine" }]}
       rows=${clients.map((each) => [
         html`<${Author} ledger=${ledger} author=${each.author} />`,
         ledger.cluster(each.author) < 0 ? "–" : html`<${Chip} place=${ledger.cluster(each.author)} />${ledger.cluster(each.author) + 1}`,
         since(at.get(each.author) ?? Date.parse(each.created_at)), count(each.sequence + 1), number(each.metrics.accuracy), count(each.num_examples),
-        html`<${Link} id=${each.newest} />`, count(Math.max(0, deepest(ledger) - each.depth)), count(given.get(each.author)?.times ?? 0), number(given.get(each.author)?.weight ?? 0, 1), spent(each), html`<span class="bad">${state(each.author)}</span>`,
+        html`<${Link} id=${each.newest} />`, count(deepest - each.depth), count(given.get(each.author)?.times ?? 0), number(given.get(each.author)?.weight ?? 0, 1), spent(each), html`<span class="bad">${state(each.author)}</span>`,
       ])}
-      plain=${clients.map((each) => [each.author, ledger.cluster(each.author) + 1, each.created_at, each.sequence + 1, each.metrics.accuracy ?? "", each.num_examples, each.newest, deepest(ledger) - each.depth, given.get(each.author)?.times ?? 0, given.get(each.author)?.weight ?? 0, each.metrics._dp_epsilon ?? "", state(each.author)])} />
+      plain=${clients.map((each) => [each.author, ledger.cluster(each.author) + 1, each.created_at, each.sequence + 1, each.metrics.accuracy ?? "", each.num_examples, each.newest, deepest - each.depth, given.get(each.author)?.times ?? 0, given.get(each.author)?.weight ?? 0, each.metrics._dp_epsilon ?? "", state(each.author)])} />
     <p class="quiet">Behind: how many steps of training the deepest update has more than its newest. Taken: how often the updates of others that this page holds were trained from its own; weight: for each of these, one part
       of as many as there were models. Privacy: the ε that it says its training has spent so far (differential privacy); nobody can check that.</p>`;
 }
@@ -46,9 +47,6 @@ function contributions(ledger) {
 /** @param {any} client */
 const spent = ({ metrics }) => (metrics._dp_epsilon === undefined ? "–" : number(metrics._dp_epsilon, 2));
 
-/** @param {Ledger} ledger */
-const deepest = (ledger) => ledger.clients.reduce((most, each) => Math.max(most, each.depth), 0);
-
 /** @param {{ledger: Ledger, one: string}} properties */
 export function Client({ ledger, one }) {
   const updates = ledger.list().filter((each) => each.author === one && each.parents.length);
@@ -58,19 +56,12 @@ export function Client({ ledger, one }) {
   const cluster = ledger.cluster(one);
   const stays = way(periods(ledger, ledger.list()), one);
   if (!newest && !updates.length) return html`<h1>Client ${authorName(one)}</h1><p>Nobody of this name has published here. <a href="#/clients">All clients</a></p>`;
-  /** @type {Map<string, number>} */
-  const teachers = new Map();
-  for (const update of updates)
-    for (const parent of update.parents) {
-      const author = ledger.updates.get(parent)?.author;
-      if (author && author !== one && parent > 0) teachers.set(author, (teachers.get(author) ?? 0) + 1);
-    }
-  const from = [...teachers].sort((a, b) => b[1] - a[1]);
+  const from = [...(approvals(ledger, updates).get(one) ?? [])].sort((a, b) => b[1] - a[1]);
   const measured = updates.filter((each) => each.metrics.accuracy !== undefined);
   const curve = [measured.map((each) => each.arrival), measured.map((each) => each.metrics.accuracy), measured.map((each) => each.metrics._own_accuracy ?? null)];
   const helped = gain(ledger, measured);
   return html`<h1>Client <span class="mono">${authorName(one)}</span></h1>
-    <div class="tools"><${Copy} text=${one}>Copy its id<//><a href=${`#/updates?author=${encodeURIComponent(one)}`}>Its updates in the graph</a>${(ledger.source?.kind ?? "server") === "server" && html`<a href=${`#/operate?part=quarantine&subject=${encodeURIComponent(one)}`}>Quarantine it …</a>`}</div>
+    <div class="tools"><${Copy} text=${one}>Copy its id<//><a href=${`#/updates?author=${encodeURIComponent(one)}`}>Its updates in the graph</a>${ledger.source.kind === "server" && html`<a href=${`#/operate?part=quarantine&subject=${encodeURIComponent(one)}`}>Quarantine it …</a>`}</div>
     <dl>
       <dt>Id</dt><dd><code>${one}</code></dd>
       <dt>Cluster</dt><dd>${cluster < 0 ? "none yet" : html`<${Chip} place=${cluster} />${cluster + 1}`}</dd>

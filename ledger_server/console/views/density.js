@@ -1,7 +1,7 @@
 /** More updates than can be told apart: how many each lane has, column by column, the darker the more. */
 import { html } from "../vendor/htm-3.1.1/preact.js";
 import { Table } from "../parts.js";
-import { authorName, brief, colour, count } from "../words.js";
+import { authorName, brief, colour, count, percent } from "../words.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
 /** @typedef {{key: string, name: string, place: number, updates: number, start: number, counts: number[]}} Lane */
@@ -45,7 +45,7 @@ export const Counts = ({ lanes, density, by }) => {
     rows=${lanes.map((lane) => [
       by === "client" ? html`<a class="mono" href=${`#/clients/${encodeURIComponent(lane.key)}`}>${lane.name}</a>` : lane.name,
       count(lane.updates),
-      `${((100 * lane.updates) / found).toFixed(1)} %`,
+      percent(lane.updates / found),
     ])}
     plain=${lanes.map((lane) => [
       lane.key, lane.updates, lane.updates / found, ...Array(lane.start).fill(0), ...lane.counts, ...Array(columns - lane.start - lane.counts.length).fill(0),

@@ -45,7 +45,7 @@ export function Explorer({ ledger, filters }) {
 
   const axis = filters.get("x") ?? "order";
   const lane = filters.get("lane") ?? "client";
-  const isFollowing = !filters.has("end") || filters.get("end") === "";
+  const isFollowing = !filters.get("end");
   const end = Math.min(isFollowing ? ledger.end : Number(filters.get("end")), ledger.end);
   const isThen = ledger.until !== null;
   const only = asked(ledger, filters, isThen);
@@ -348,7 +348,7 @@ const sceneOf = (lanes) => {
 
 /**
  * @param {HTMLCanvasElement} canvas @param {Ledger} ledger @param {Scene} scene
- * @param {{chosen?: number, past: Map<number, number> | null, future: Map<number, number> | null, over?: number, density: any, axis: string, lines: number}} marks
+ * @param {{chosen?: number, past: Set<number> | null, future: Set<number> | null, over?: number, density: any, axis: string, lines: number}} marks
  */
 function draw(canvas, ledger, scene, { chosen, past, future, over, density, axis, lines }) {
   const width = canvas.clientWidth;

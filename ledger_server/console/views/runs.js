@@ -1,7 +1,7 @@
 /** A simulation's runs beside one another: each method's curve, those without a ledger too. */
 import { html, useEffect, useState } from "../vendor/htm-3.1.1/preact.js";
 import { Chart, Copy, Empty, Table } from "../parts.js";
-import { colour, count, number, size } from "../words.js";
+import { colour, count, number, numberOf, size } from "../words.js";
 import { Choice } from "./explorer.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
@@ -33,7 +33,7 @@ export function Runs({ ledger, filters }) {
   const { data, series } = curves(these, figure, over, lines);
   return html`<h1>Runs of ${name}</h1>
     ${trouble && html`<p class="bad" role="alert">${trouble}</p>`}
-    <p>${count(runs.length)} ${runs.length === 1 ? "run" : "runs"} of a simulation: many clients on one machine, in virtual time. ${
+    <p>${numberOf(runs.length, "run")} of a simulation: many clients on one machine, in virtual time. ${
       shown
         ? html`The other views show the ledger of <code>${shown}</code>: its updates, signatures and servers are the simulation's own. Models that nobody can be offered any more were dropped, clients state no figures, and selections are kept in <code>evidence.jsonl</code> in its folder.`
         : "None of them has left a ledger: methods such as FedAvg have curves alone, and a run leaves its ledger when it ends."

@@ -23,10 +23,7 @@ export function Servers({ ledger, filters }) {
     return () => clearInterval(clock);
   }, []);
   const own = ledger.peers?.public_key ?? "–";
-  /** @type {Map<string, number>} */
-  const through = new Map();
   const updates = ledger.list().filter((each) => each.parents.length);
-  for (const update of updates) through.set(update.server, (through.get(update.server) ?? 0) + 1);
   const answered = seen.filter((each) => each.transactions !== null);
   const asked = answered.find((each) => each.public_key === filters.get("through")) ?? answered[0];
   return html`<h1>Servers</h1>
@@ -34,7 +31,7 @@ export function Servers({ ledger, filters }) {
       <dt>This server's key</dt><dd><code>${own}</code></dd>
       <dt>Ledger</dt><dd><code>${ledger.genesis.ledger}</code></dd>
       ${version && html`<dt>Release</dt><dd>${version.version}, commit ${version.commit}</dd>`}
-      <dt>Published at it</dt><dd>${count(through.get(own) ?? 0)} of the ${numberOf(updates.length, "update")} that this page holds</dd>
+      <dt>Published at it</dt><dd>${count(updates.filter((each) => each.server === own).length)} of the ${numberOf(updates.length, "update")} that this page holds</dd>
     </dl>
     ${seen.length > 1
       ? html`<div class="columns">

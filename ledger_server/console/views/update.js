@@ -43,7 +43,7 @@ export function UpdatePage({ ledger, one }) {
       <button type="button" onClick=${() => save(`${brief(said.id)}.header`, unhex(said.header), "application/octet-stream")}>Download the header</button>
       ${evidence && html`<button type="button" onClick=${() => save(`${brief(said.id)}.selection.json`, JSON.stringify(evidence, null, 1), "application/json")}>Download the selection</button>`}
       <a href=${`#/updates?update=${said.id}&end=${Math.min(ledger.length, known.arrival + 40)}&span=120`}>Show it in the graph</a>
-      ${!isGenesis && (ledger.source?.kind ?? "server") === "server" && html`<a href=${`#/operate?part=quarantine&subject=update:${said.id}`}>Quarantine it …</a>`}
+      ${!isGenesis && ledger.source.kind === "server" && html`<a href=${`#/operate?part=quarantine&subject=update:${said.id}`}>Quarantine it …</a>`}
     </div>
     <div class="columns">
       <section>
