@@ -131,7 +131,7 @@ def test_filters_reach_all_of_the_ledger_and_stand_in_the_address(
         page.get_by_role("button", name="Clear").click()
         expect(page.get_by_text("300 updates.")).to_be_visible()
         opened(page, live, "updates?tips=1", "Updates")
-        expect(page.get_by_text("1 update of 10,000.").or_(page.get_by_text("40 updates of 10,000."))).to_be_visible()
+        expect(page.get_by_text("1 update of 10,000.")).to_be_visible()
         opened(page, live, f"updates?author={author}&since=2100-01-01T00%3A00", "Updates")
         expect(page.get_by_text("0 updates of 10,000.")).to_be_visible()
         opened(page, live, "updates?tainted=1", "Updates")
