@@ -1,7 +1,8 @@
 /** What several views show: tables, authors, charts, and what stands where there is nothing yet. */
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-3.1.1/preact.js";
+import { filter } from "./address.js";
 import { svgOf } from "./figure.js";
-import { authorName, brief, colour } from "./words.js";
+import { authorName, brief, colour, count, number, rfc3339, since } from "./words.js";
 
 /** @typedef {import("./ledger.js").Ledger} Ledger */
 
@@ -117,9 +118,48 @@ const inCsv = (cell) => {
 };
 
 /**
+ * Updates as a table.
+ *
+ * @param {{ledger: Ledger, updates: import("./ledger.js").Update[], name: string, caption: string, marked?: (row: number) => boolean}} properties
+ */
+export function Updates({ ledger, updates, name, caption, marked }) {
+  const head = [
+    { name: "#", number: true },
+    { name: "update" },
+    { name: "client" },
+    { name: "received" },
+    { name: "learnt from", number: true },
+    { name: "accuracy", number: true },
+    { name: "step", number: true },
+    { name: "examples", number: true },
+  ];
+  return html`<${Table} name=${name} caption=${`${caption} Learnt from: how many models were averaged, its client's own before it among them.`} head=${head} marked=${marked}
+    rows=${updates.map((each) => [
+      each.arrival,
+      html`<${Link} id=${each.id} />`,
+      html`<${Author} ledger=${ledger} author=${each.author} />`,
+      html`<span title=${rfc3339(each.at)}>${since(each.at)}</span>`,
+      each.parents.length,
+      number(each.metrics.accuracy),
+      number(each.step, 2),
+      count(each.examples),
+    ])}
+    plain=${updates.map((each) => [
+      each.arrival, each.id, each.author, rfc3339(each.at), each.parents.length, each.metrics.accuracy ?? "", each.step ?? "", each.examples,
+    ])} />`;
+}
+
+/** @param {{name: string, label: string, value: string, options: Record<string, string>}} properties */
+export const Choice = ({ name, label, value, options }) =>
+  html`<label>${label}
+    <select value=${value} onChange=${(/** @type {any} */ event) => filter({ [name]: event.target.value })}>
+      ${Object.entries(options).map(([key, words]) => html`<option value=${key} selected=${key === value}>${words}</option>`)}
+    </select></label>`;
+
+/**
  * Lines over x, by uPlot; a change of the data moves neither zoom nor selection.
  *
- * @param {{name: string, x: string, series: {name: string, colour: string, dash?: boolean, width?: number}[], data: (number | null)[][], isTime?: boolean}} properties
+ * @param {{name: string, x: string, series: import("./figure.js").Series[], data: (number | null)[][], isTime?: boolean}} properties
  */
 export function Chart({ name, x, series, data, isTime = false }) {
   const place = useRef(/** @type {HTMLDivElement | null} */ (null));

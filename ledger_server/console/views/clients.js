@@ -1,9 +1,8 @@
 /** Who takes part: when each was last seen, how it does, and what is odd about it. */
 import { html } from "../vendor/htm-3.1.1/preact.js";
 import { approvals, periods, way } from "../clustering.js";
-import { Author, Chart, Chip, Copy, Empty, Link, Table } from "../parts.js";
+import { Author, Chart, Chip, Copy, Empty, Link, Table, Updates } from "../parts.js";
 import { authorName, colour, count, number, numberOf, since, time } from "../words.js";
-import { Updates } from "./overview.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
 

@@ -2,11 +2,10 @@
 import { html, useEffect, useRef, useState } from "../vendor/htm-3.1.1/preact.js";
 import { filter } from "../address.js";
 import { getJson } from "../api.js";
-import { Link } from "../parts.js";
+import { Choice, Link, Updates } from "../parts.js";
 import { authorName, brief, colour, count, number, numberOf, time } from "../words.js";
 import { Counts, drawDensity, lanesOf } from "./density.js";
 import { asked, Filters } from "./filters.js";
-import { Updates } from "./overview.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
 /** @typedef {import("../ledger.js").Update} Update */
@@ -275,13 +274,6 @@ async function askFor(ledger, { part, how, isMany }) {
   const columns = Math.min(1000, Math.max(60, Math.round((innerWidth - LEFT) / COLUMN)));
   return { updates: [], density: await getJson(`/v1/view/density?${part}${how}&columns=${columns}`), trouble: "" };
 }
-
-/** @param {{name: string, label: string, value: string, options: Record<string, string>}} properties */
-export const Choice = ({ name, label, value, options }) =>
-  html`<label>${label}
-    <select value=${value} onChange=${(/** @type {any} */ event) => filter({ [name]: event.target.value })}>
-      ${Object.entries(options).map(([key, words]) => html`<option value=${key} selected=${key === value}>${words}</option>`)}
-    </select></label>`;
 
 /** @param {{ledger: Ledger, update: Update, spot: number[]}} properties */
 function Tip({ ledger, update, spot }) {

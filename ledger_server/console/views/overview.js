@@ -1,8 +1,9 @@
 /** What is going on: figures of the whole ledger, how accuracy went, and what came last. */
 import { html } from "../vendor/htm-3.1.1/preact.js";
-import { Author, Chart, Empty, Link, Table } from "../parts.js";
+import { Chart, Empty, Updates } from "../parts.js";
+import { count, isVirtual, number, size } from "../words.js";
 import { issuers } from "./copy.js";
-import { colour, count, isVirtual, number, rfc3339, since, size } from "../words.js";
+import { MEAN, meanOver } from "./training.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
 /** @typedef {import("../ledger.js").Update} Update */
@@ -10,46 +11,17 @@ import { colour, count, isVirtual, number, rfc3339, since, size } from "../words
 const ACTIVE_MS = 3600_000;
 
 /** @param {number[]} values */
-export function spread(values) {
+function spread(values) {
   const mean = values.reduce((sum, each) => sum + each, 0) / values.length;
   return { mean, deviation: Math.sqrt(values.reduce((sum, each) => sum + (each - mean) ** 2, 0) / values.length) };
 }
 
 /** Each author's newest update among these. @param {Update[]} updates */
-export function newest(updates) {
+function newest(updates) {
   /** @type {Map<string, Update>} */
   const found = new Map();
   for (const update of updates) if (update.parents.length) found.set(update.author, update);
   return [...found.values()];
-}
-
-/**
- * A metric's mean over the clients, as each one's newest update states it, after every update.
- *
- * @param {Update[]} updates @param {string} metric @param {(update: Update) => number} x
- */
-export function meanOver(updates, metric, x) {
-  /** @type {Map<string, number>} */
-  const held = new Map();
-  const columns = /** @type {number[][]} */ ([[], [], [], []]);
-  // Sums are kept up, as this is drawn ten times a second; of differences from the first value, or large ones would round.
-  let [sum, squares, first] = [0, 0, NaN];
-  for (const update of updates) {
-    const value = update.metrics[metric];
-    if (value === undefined) continue;
-    if (!held.size) first = value;
-    const [now, before] = [value - first, held.get(update.author) ?? 0];
-    held.set(update.author, now);
-    sum += now - before;
-    squares += now ** 2 - before ** 2;
-    const mean = first + sum / held.size;
-    const deviation = Math.sqrt(Math.max(0, squares / held.size - (sum / held.size) ** 2));
-    columns[0].push(x(update));
-    columns[1].push(mean);
-    columns[2].push(mean - deviation);
-    columns[3].push(mean + deviation);
-  }
-  return columns;
 }
 
 /** @param {{ledger: Ledger}} properties */
@@ -86,11 +58,7 @@ export function Overview({ ledger }) {
     <p><a href="#/updates">Who learnt from whom?</a> <a href="#/clusters">Which clients belong together?</a> <a href=${ledger.source.kind === "simulation" ? "#/runs" : "#/training"}>Does it help?</a> And click any update: why was it trained from these models, and is it genuine?</p>
     ${curve[0].length > 1 &&
     html`<h2>Accuracy: mean of the clients' newest models, and its spread</h2>
-      <${Chart} name="accuracy" x="updates" data=${curve} series=${[
-        { name: "mean", colour: colour(0), width: 2 },
-        { name: "mean − deviation", colour: colour(5), dash: true },
-        { name: "mean + deviation", colour: colour(5), dash: true },
-      ]} />`}
+      <${Chart} name="accuracy" x="updates" data=${curve} series=${MEAN} />`}
     <h2>What came last</h2>
     <${Updates} ledger=${ledger} updates=${updates.slice(-12).reverse()} name="last-updates" caption="The newest updates that are shown." />`;
 }
@@ -101,35 +69,3 @@ const noun = (value, name) => (value === 1 ? name : `${name}s`);
 /** @param {{value: any, what: string, more: string, to: string}} properties */
 const Tile = ({ value, what, more, to }) =>
   html`<li class="tile"><b>${value}</b><a href=${to}>${what}</a><br /><span>${more}</span></li>`;
-
-/**
- * Updates as a table.
- *
- * @param {{ledger: Ledger, updates: Update[], name: string, caption: string, marked?: (row: number) => boolean}} properties
- */
-export function Updates({ ledger, updates, name, caption, marked }) {
-  const head = [
-    { name: "#", number: true },
-    { name: "update" },
-    { name: "client" },
-    { name: "received" },
-    { name: "learnt from", number: true },
-    { name: "accuracy", number: true },
-    { name: "step", number: true },
-    { name: "examples", number: true },
-  ];
-  return html`<${Table} name=${name} caption=${`${caption} Learnt from: how many models were averaged, its client's own before it among them.`} head=${head} marked=${marked}
-    rows=${updates.map((each) => [
-      each.arrival,
-      html`<${Link} id=${each.id} />`,
-      html`<${Author} ledger=${ledger} author=${each.author} />`,
-      html`<span title=${rfc3339(each.at)}>${since(each.at)}</span>`,
-      each.parents.length,
-      number(each.metrics.accuracy),
-      number(each.step, 2),
-      count(each.examples),
-    ])}
-    plain=${updates.map((each) => [
-      each.arrival, each.id, each.author, rfc3339(each.at), each.parents.length, each.metrics.accuracy ?? "", each.step ?? "", each.examples,
-    ])} />`;
-}

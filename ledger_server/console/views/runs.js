@@ -1,8 +1,7 @@
 /** A simulation's runs beside one another: each method's curve, those without a ledger too. */
 import { html, useEffect, useState } from "../vendor/htm-3.1.1/preact.js";
-import { Chart, Copy, Empty, Table } from "../parts.js";
+import { Chart, Choice, Copy, Empty, Table } from "../parts.js";
 import { colour, count, number, numberOf, size } from "../words.js";
-import { Choice } from "./explorer.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
 

@@ -1,9 +1,8 @@
 /** The servers as they see one another: who is in touch with whom, who lacks how much, and why. */
 import { html, useEffect, useState } from "../vendor/htm-3.1.1/preact.js";
 import { getJson } from "../api.js";
-import { Table } from "../parts.js";
+import { Choice, Table } from "../parts.js";
 import { count, numberOf, since, size } from "../words.js";
-import { Choice } from "./explorer.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
 /** @typedef {{name: string, url: string | null, public_key: string, transactions: number | null, peers: any[], problem: string}} Server */

@@ -1,9 +1,7 @@
 /** Any figure that clients state, or two, over updates, time or bytes: the mean, each cluster, or each client. */
 import { html, useEffect, useState } from "../vendor/htm-3.1.1/preact.js";
-import { Chart, Empty } from "../parts.js";
+import { Chart, Choice, Empty } from "../parts.js";
 import { authorName, colour, count } from "../words.js";
-import { Choice } from "./explorer.js";
-import { meanOver } from "./overview.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
 /** @typedef {import("../ledger.js").Update} Update */
@@ -11,6 +9,42 @@ import { meanOver } from "./overview.js";
 const BY = { mean: "mean of clients", cluster: "clusters", client: "clients" };
 const ACROSS = { updates: "updates", time: "time", bytes: "bytes" };
 const MOST_LINES = 40;
+
+/** What `meanOver` gives. @type {import("../figure.js").Series[]} */
+export const MEAN = [
+  { name: "mean", colour: colour(0), width: 2 },
+  { name: "mean − deviation", colour: colour(5), dash: true },
+  { name: "mean + deviation", colour: colour(5), dash: true },
+];
+
+/**
+ * A metric's mean over the clients, as each one's newest update states it, after every update.
+ *
+ * @param {Update[]} updates @param {string} metric @param {(update: Update) => number} x
+ */
+export function meanOver(updates, metric, x) {
+  /** @type {Map<string, number>} */
+  const held = new Map();
+  const columns = /** @type {number[][]} */ ([[], [], [], []]);
+  // Sums are kept up, as this is drawn ten times a second; of differences from the first value, or large ones would round.
+  let [sum, squares, first] = [0, 0, NaN];
+  for (const update of updates) {
+    const value = update.metrics[metric];
+    if (value === undefined) continue;
+    if (!held.size) first = value;
+    const [now, before] = [value - first, held.get(update.author) ?? 0];
+    held.set(update.author, now);
+    sum += now - before;
+    squares += now ** 2 - before ** 2;
+    const mean = first + sum / held.size;
+    const deviation = Math.sqrt(Math.max(0, squares / held.size - (sum / held.size) ** 2));
+    columns[0].push(x(update));
+    columns[1].push(mean);
+    columns[2].push(mean - deviation);
+    columns[3].push(mean + deviation);
+  }
+  return columns;
+}
 
 /** @param {{ledger: Ledger, filters: URLSearchParams}} properties */
 export function Training({ ledger, filters }) {
@@ -45,7 +79,7 @@ export function Training({ ledger, filters }) {
       ${isLong ? ` Every ${count(Math.ceil(ledger.end / 1000))}th update is shown.` : ""} Drag across the picture to zoom, double-click to see all; a click on a name hides its line.</p>`;
 }
 
-/** @typedef {{data: (number | null)[][], series: {name: string, colour: string, dash?: boolean, width?: number}[]}} Lines */
+/** @typedef {{data: (number | null)[][], series: import("../figure.js").Series[]}} Lines */
 
 /** Two figures in one picture, the second dashed. @param {Lines} one @param {Lines | null} other @param {string} metric @param {string} beside @returns {Lines} */
 function both(one, other, metric, beside) {
@@ -64,16 +98,7 @@ function both(one, other, metric, beside) {
 
 /** @param {Ledger} ledger @param {Update[]} updates @param {string} metric @param {string} by @param {(update: Update) => number} x @returns {Lines} */
 function lines(ledger, updates, metric, by, x) {
-  if (by === "mean") {
-    return {
-      data: meanOver(updates, metric, x),
-      series: [
-        { name: "mean", colour: colour(0), width: 2 },
-        { name: "mean − deviation", colour: colour(5), dash: true },
-        { name: "mean + deviation", colour: colour(5), dash: true },
-      ],
-    };
-  }
+  if (by === "mean") return { data: meanOver(updates, metric, x), series: MEAN };
   const keyOf = (/** @type {Update} */ each) => (by === "client" ? each.author : `${ledger.cluster(each.author)}`);
   /** @type {Map<string, Update[]>} */
   const groups = new Map();
