@@ -1,9 +1,9 @@
 /** The console: which view is shown, what it shows of the ledger, and whether that is live. */
 import { html, render, useEffect, useReducer, useState } from "./vendor/htm-3.1.1/preact.js";
 import { filter, here, travelled } from "./address.js";
-import { token } from "./api.js";
 import { Find } from "./find.js";
 import { Ledger } from "./ledger.js";
+import { TokenForm } from "./parts.js";
 import { count, since, time } from "./words.js";
 import { Overview } from "./views/overview.js";
 import { Explorer } from "./views/explorer.js";
@@ -207,16 +207,9 @@ function Travel() {
 }
 
 function AskToken() {
-  const take = (/** @type {any} */ event) => {
-    event.preventDefault();
-    token.set(new FormData(event.target).get("token")?.toString() ?? "");
-    void ledger.start();
-  };
   return html`<h1>This server asks for a token</h1>
     <p>${ledger.trouble?.message}. An operator makes one: <code>dag-acfl tokens create NAME --out NAME.token</code>. It is kept in this tab until you close it.</p>
-    <form class="tools" onSubmit=${take}>
-      <label>Token <input name="token" type="password" autocomplete="off" size="50" /></label><button>Go on</button>
-    </form>`;
+    <${TokenForm} label="Token" onToken=${() => void ledger.start()} />`;
 }
 
 ledger.until = untilOf();

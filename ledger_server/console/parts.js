@@ -1,6 +1,7 @@
 /** What several views show: tables, authors, charts, and what stands where there is nothing yet. */
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-3.1.1/preact.js";
 import { filter } from "./address.js";
+import { token } from "./api.js";
 import { svgOf } from "./figure.js";
 import { authorName, brief, colour, count, number, rfc3339, since } from "./words.js";
 
@@ -45,6 +46,16 @@ export const Copy = ({ text, children }) => {
   };
   return html`<button type="button" onClick=${copy}>${done ? "Copied" : (children ?? "Copy")}</button>`;
 };
+
+/** @param {{label: string, onToken: () => void}} properties */
+export function TokenForm({ label, onToken }) {
+  const take = (/** @type {any} */ event) => {
+    event.preventDefault();
+    token.set(new FormData(event.target).get("token")?.toString() ?? "");
+    onToken();
+  };
+  return html`<form class="tools" onSubmit=${take}><label>${label} <input name="token" type="password" autocomplete="off" size="50" required /></label><button>Go on</button></form>`;
+}
 
 /** @param {{title: string, children?: any}} properties */
 export const Empty = ({ title, children }) => html`<div class="empty"><strong>${title}</strong>${children}</div>`;
@@ -156,6 +167,30 @@ export const Choice = ({ name, label, value, options }) =>
       ${Object.entries(options).map(([key, words]) => html`<option value=${key} selected=${key === value}>${words}</option>`)}
     </select></label>`;
 
+/** A colour of style.css as it is now, light or dark. @param {string} name */
+export const shade = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** A pen for an emptied canvas of so many pixels of the page. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */
+export function penOf(canvas, width, height) {
+  const scale = devicePixelRatio || 1;
+  const [wide, tall] = [width, height].map((each) => Math.round(each * scale));
+  canvas.style.height = `${height}px`;
+  if (canvas.width !== wide || canvas.height !== tall) [canvas.width, canvas.height] = [wide, tall];
+  const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  pen.reset();
+  pen.scale(scale, scale);
+  pen.textBaseline = "middle";
+  return pen;
+}
+
+/** Paint now, and whenever there is more or less room; returns how to end that. @param {Element} room @param {() => void} paint */
+export function painting(room, paint) {
+  paint();
+  const fit = new ResizeObserver(paint);
+  fit.observe(room);
+  return () => fit.disconnect();
+}
+
 /**
  * Lines over x, by uPlot; a change of the data moves neither zoom nor selection.
  *
@@ -167,10 +202,8 @@ export function Chart({ name, x, series, data, isTime = false }) {
   const shape = JSON.stringify([name, x, isTime, series]);
   useEffect(() => {
     const held = /** @type {HTMLDivElement} */ (place.current);
-    const style = getComputedStyle(document.documentElement);
-    const ink = style.getPropertyValue("--quiet").trim();
-    const line = style.getPropertyValue("--line").trim();
-    const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+    const line = shade("--line");
+    const axis = { stroke: shade("--quiet"), grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
     plot.current = new /** @type {any} */ (window).uPlot(
       {
         width: held.clientWidth || 600,

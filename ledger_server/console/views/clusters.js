@@ -1,7 +1,7 @@
 /** Who learns from whom: the clusters that follow from it, as a matrix and as a list. */
 import { html, useEffect, useRef, useState } from "../vendor/htm-3.1.1/preact.js";
 import { approvals, periods, way } from "../clustering.js";
-import { Author, Chart, Chip, Empty, Table } from "../parts.js";
+import { Author, Chart, Chip, Empty, Table, painting, penOf, shade } from "../parts.js";
 import { authorName, colour, count, number, numberOf } from "../words.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
@@ -61,17 +61,11 @@ function Matrix({ ledger, authors, counts }) {
   const tall = cell * authors.length + 1;
   useEffect(() => {
     const canvas = /** @type {HTMLCanvasElement} */ (place.current);
-    const scale = devicePixelRatio || 1;
     canvas.style.width = `${edge + tall}px`;
-    canvas.style.height = `${tall}px`;
-    canvas.width = Math.round((edge + tall) * scale);
-    canvas.height = Math.round(tall * scale);
-    const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    const pen = penOf(canvas, edge + tall, tall);
     pen.font = "10px ui-monospace, monospace";
-    pen.textBaseline = "middle";
     const most = Math.max(1, ...authors.flatMap((author) => [...(counts.get(author)?.values() ?? [])]));
-    const soft = getComputedStyle(document.documentElement).getPropertyValue("--soft").trim();
+    const soft = shade("--soft");
     authors.forEach((author, row) => {
       if (edge > 50) {
         pen.globalAlpha = 1;
@@ -89,7 +83,6 @@ function Matrix({ ledger, authors, counts }) {
         pen.fillRect(edge + cell * column, cell * row, cell - 1, cell - 1);
       });
     });
-    pen.globalAlpha = 1;
   });
   const over = (/** @type {any} */ event) => {
     const box = event.target.getBoundingClientRect();
@@ -120,15 +113,10 @@ function Ways({ ledger, authors, over }) {
   const edge = row >= 10 ? 100 : 2;
   useEffect(() => {
     const canvas = /** @type {HTMLCanvasElement} */ (place.current);
-    const paint = () => {
-      const [width, tall, scale] = [canvas.clientWidth, row * authors.length, devicePixelRatio || 1];
-      canvas.style.height = `${tall}px`;
-      canvas.width = Math.round(width * scale);
-      canvas.height = Math.round(tall * scale);
-      const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-      pen.setTransform(scale, 0, 0, scale, 0, 0);
+    return painting(canvas, () => {
+      const width = canvas.clientWidth;
+      const pen = penOf(canvas, width, row * authors.length);
       pen.font = "10px ui-monospace, monospace";
-      pen.textBaseline = "middle";
       const lot = (width - edge) / over.length;
       authors.forEach((author, at) => {
         pen.fillStyle = colour(ledger.cluster(author));
@@ -140,11 +128,7 @@ function Ways({ ledger, authors, over }) {
           pen.fillRect(edge + lot * column, row * at, Math.max(1, lot - 1), Math.max(1, row - 1));
         });
       });
-    };
-    paint();
-    const fit = new ResizeObserver(paint);
-    fit.observe(canvas);
-    return () => fit.disconnect();
+    });
   }, [authors.join(), over]);
   return html`<div class="drawing"><canvas ref=${place} class="ways" role="img" aria-label="Whom each client was with over time; the table below names those that moved"></canvas></div>
     <p class="quiet">A row is a client, from left to right in time; its colour is the cluster of those that it learnt from and that learnt from it then, grey where nobody did.</p>`;

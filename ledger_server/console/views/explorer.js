@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "../vendor/htm-3.1.1/preact.js";
 import { filter } from "../address.js";
 import { getJson } from "../api.js";
-import { Choice, Link, Updates } from "../parts.js";
+import { Choice, Link, Updates, painting, penOf, shade } from "../parts.js";
 import { authorName, brief, colour, count, number, numberOf, time } from "../words.js";
 import { Counts, drawDensity, lanesOf } from "./density.js";
 import { asked, Filters } from "./filters.js";
@@ -79,16 +79,12 @@ export function Explorer({ ledger, filters }) {
   useEffect(() => {
     const held = canvas.current;
     if (!held) return undefined;
-    const paint = () => {
+    return painting(/** @type {Element} */ (held.parentElement), () => {
       scene.current = density
         ? sceneOf(lanesOf(density, ledger, lane))
         : arrange(ledger, shown, held.clientWidth, { axis, lane, first, end });
       draw(held, ledger, scene.current, { chosen, past, future, over: over?.arrival, density, axis, lines });
-    };
-    paint();
-    const fit = new ResizeObserver(paint);
-    fit.observe(/** @type {Element} */ (held.parentElement));
-    return () => fit.disconnect();
+    });
   });
 
   /** @param {number} at @param {number} width */
@@ -344,18 +340,9 @@ const sceneOf = (lanes) => {
  */
 function draw(canvas, ledger, scene, { chosen, past, future, over, density, axis, lines }) {
   const width = canvas.clientWidth;
-  const scale = devicePixelRatio || 1;
-  const tall = `${scene.height}px`;
-  if (canvas.style.height !== tall) canvas.style.height = tall;
-  if (canvas.width !== Math.round(width * scale)) canvas.width = Math.round(width * scale);
-  if (canvas.height !== Math.round(scene.height * scale)) canvas.height = Math.round(scene.height * scale);
-  const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const style = getComputedStyle(document.documentElement);
-  const ink = style.getPropertyValue("--quiet").trim();
-  pen.setTransform(scale, 0, 0, scale, 0, 0);
-  pen.clearRect(0, 0, width, scene.height);
+  const pen = penOf(canvas, width, scene.height);
+  const ink = shade("--quiet");
   pen.font = "11px system-ui, sans-serif";
-  pen.textBaseline = "middle";
   const { lot } = scene;
   scene.lanes.forEach((lane, place) => {
     const y = TOP + lot * (place + 0.5);
@@ -403,7 +390,7 @@ function draw(canvas, ledger, scene, { chosen, past, future, over, density, axis
   pen.globalAlpha = 1;
   const marked = chosen === undefined ? undefined : scene.at.get(chosen);
   if (marked) {
-    pen.strokeStyle = style.getPropertyValue("--ink").trim();
+    pen.strokeStyle = shade("--ink");
     pen.lineWidth = 2;
     pen.beginPath();
     pen.arc(marked[0], marked[1], radius + 5, 0, 7);

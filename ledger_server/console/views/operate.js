@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "../vendor/htm-3.1.1/preact.js";
 import { Refused, getJson, postJson, token } from "../api.js";
 import { DIGITS, beginning } from "../find.js";
-import { Author, Copy, Empty, Link, Table } from "../parts.js";
+import { Author, Copy, Empty, Link, Table, TokenForm } from "../parts.js";
 import { brief, count, number, numberOf, size, time } from "../words.js";
 
 /** @typedef {import("../ledger.js").Ledger} Ledger */
@@ -52,15 +52,10 @@ export function Operate({ ledger, filters }) {
 
 /** @param {{problem: Refused, onToken: () => void}} properties */
 function AskOperator({ problem, onToken }) {
-  const take = (/** @type {any} */ event) => {
-    event.preventDefault();
-    token.set(new FormData(event.target).get("token")?.toString() ?? "");
-    onToken();
-  };
   return html`<h1>Operate</h1>
     <p>Members, quarantine, tokens and pruning are for operators of this server. ${token.get() && html`<span class="bad" role="alert">${problem.message}.</span>`}</p>
     <p>An operator's token is made on the server's machine: <code>dag-acfl tokens create NAME --scope operator --days 30</code>. It is kept in this tab until you close it, and sent to this server alone, in a header.</p>
-    <form class="tools" onSubmit=${take}><label>Operator's token <input name="token" type="password" autocomplete="off" size="50" required /></label><button>Go on</button></form>`;
+    <${TokenForm} label="Operator's token" onToken=${onToken} />`;
 }
 
 /** What will happen, in words; done only then. @param {{deed: Deed, onClose: (isDone: boolean) => void}} properties */
@@ -151,7 +146,7 @@ function Members({ ledger, members, begin }) {
   const sign = (/** @type {any} */ act) =>
     begin({
       title: "Sign a proposal",
-      words: [act.what, `Signed by ${act.signed_by.join(", ") || "nobody"} so far. ${act.signed_by.length + 1 >= act.needed ? "With this server's signature it is in effect at once, everywhere." : `With this server's signature, ${act.needed - act.signed_by.length - 1} more are missing.`}`, "A signature cannot be taken back."],
+      words: [act.what, `Signed by ${act.signed_by.join(", ") || "nobody"} so far. ${votes({ ...members, needed: act.needed }, act.signed_by.length)}`, "A signature cannot be taken back."],
       go: "Sign",
       run: async () => stands(await postJson(`${PATH}/members/signatures`, { act: act.act })),
     });

@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "../vendor/htm-3.1.1/preact.js
 import { filter } from "../address.js";
 import { CLASSES, TEST, trainingDigits } from "../digits.js";
 import { digitOf, paint, turned } from "../drawing.js";
-import { Author, Empty, Link, Table } from "../parts.js";
+import { Author, Empty, Link, Table, shade } from "../parts.js";
 import { TakingPart, layersOf } from "../taking_part.js";
 import { count, number, numberOf, time } from "../words.js";
 
@@ -131,7 +131,7 @@ function Draw({ taking }) {
     const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     pen.lineWidth = canvas.width / 11;
     pen.lineCap = pen.lineJoin = "round";
-    pen.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--ink");
+    pen.strokeStyle = shade("--ink");
     for (const points of stroke.current ? [...strokes, stroke.current] : strokes) {
       pen.beginPath();
       for (const [x, y] of [...points, points[points.length - 1]]) pen.lineTo(x * canvas.width, y * canvas.width);

@@ -5,7 +5,7 @@ import { unhex } from "../client/bytes.js";
 import { checkSignature } from "../client/crypto.js";
 import { signedBytes, transactionId } from "../client/header.js";
 import { cutsOf } from "../cuts.js";
-import { Author, Chip, Copy, Link, Table, save } from "../parts.js";
+import { Author, Chip, Copy, Link, Table, painting, penOf, save, shade } from "../parts.js";
 import { modelBytes } from "../similarity.js";
 import { brief, colour, count, number, numberOf, size, time } from "../words.js";
 import { Lineage } from "./lineage.js";
@@ -169,15 +169,10 @@ function Ranks({ candidates, ledger, cuts }) {
   useEffect(() => {
     const canvas = place.current;
     if (!canvas || !candidates.length) return undefined;
-    const paint = () => {
+    return painting(canvas, () => {
       const [width, height] = [canvas.clientWidth, 200];
-      const scale = devicePixelRatio || 1;
-      canvas.width = Math.round(width * scale);
-      canvas.height = Math.round(height * scale);
-      const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-      pen.setTransform(scale, 0, 0, scale, 0, 0);
-      const style = getComputedStyle(document.documentElement);
-      const quiet = style.getPropertyValue("--quiet").trim();
+      const pen = penOf(canvas, width, height);
+      const [ink, quiet] = [shade("--ink"), shade("--quiet")];
       const values = candidates.map((each) => each.update_similarity);
       const low = Math.min(0, ...values);
       const [left, top, bottom] = [36, 10, height - 24];
@@ -186,7 +181,7 @@ function Ranks({ candidates, ledger, cuts }) {
       pen.font = "11px system-ui, sans-serif";
       pen.fillStyle = quiet;
       for (const mark of [0, 0.5, 1]) {
-        pen.fillText(mark.toFixed(1), 8, y(mark) + 4);
+        pen.fillText(mark.toFixed(1), 8, y(mark));
         pen.globalAlpha = 0.3;
         pen.fillRect(left, y(mark), width - left - 8, 1);
         pen.globalAlpha = 1;
@@ -197,7 +192,7 @@ function Ranks({ candidates, ledger, cuts }) {
         pen.fillRect(left + at * lot + 1, Math.min(y(each.update_similarity), y(0)), Math.max(1, lot - 2), Math.abs(y(each.update_similarity) - y(0)));
       });
       pen.globalAlpha = 1;
-      pen.strokeStyle = style.getPropertyValue("--ink").trim();
+      pen.strokeStyle = ink;
       if (cuts.name) {
         const most = cuts.scores.reduce((/** @type {number} */ high, each) => Math.max(high, each ?? 0), 1e-9);
         pen.beginPath();
@@ -211,16 +206,12 @@ function Ranks({ candidates, ledger, cuts }) {
         pen.moveTo(left + cut * lot, top);
         pen.lineTo(left + cut * lot, bottom);
         pen.stroke();
-        pen.fillStyle = style.getPropertyValue("--ink").trim();
-        pen.fillText(`cut: ${cut} taken`, left + cut * lot + 5, top + 8);
+        pen.fillStyle = ink;
+        pen.fillText(`cut: ${cut} taken`, left + cut * lot + 5, top + 4);
       }
       pen.fillStyle = quiet;
-      pen.fillText(`rank; bars in the colours of clusters, those not taken pale${cuts.name ? "; line: the score of a cut there, of the highest" : ""}`, left, height - 8, width - left - 8);
-    };
-    paint();
-    const fit = new ResizeObserver(paint);
-    fit.observe(canvas);
-    return () => fit.disconnect();
+      pen.fillText(`rank; bars in the colours of clusters, those not taken pale${cuts.name ? "; line: the score of a cut there, of the highest" : ""}`, left, height - 12, width - left - 8);
+    });
   }, [candidates, ledger.clusters]);
   return html`<div class="drawing"><canvas ref=${place} class="ranks" height="200" role="img" aria-label="Similarity by rank; the table below has the figures"></canvas></div>`;
 }
