@@ -51,6 +51,12 @@ def test_why_these_models_names_what_was_taken_and_signatures_are_checked_here(
             expect(page.get_by_text(line)).to_be_visible()
         page.get_by_role("link", name="Show it in the graph").click()
         expect(page.get_by_text("Chosen:")).to_be_visible()
+        with client_of(live.url) as client:
+            parents = client.get(v1.VIEW_UPDATES).json()["parents"]
+        past = {len(ids)}
+        for arrival in range(len(ids), 0, -1):
+            past.update(parents[arrival] if arrival in past else ())
+        expect(page.get_by_text("Chosen:")).to_contain_text(f"descends from {len(past - {0, len(ids)})} of them and")
 
 
 def test_a_link_leads_to_what_its_sender_saw(browser: Browser, tmp_path: Path) -> None:

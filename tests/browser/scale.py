@@ -138,6 +138,13 @@ def test_filters_reach_all_of_the_ledger_and_stand_in_the_address(
         expect(page.get_by_text("0 updates of 10,000.")).to_be_visible()
 
 
+def test_of_many_updates_a_curve_shows_some_and_says_how_many(browser: Browser, old: tuple[Live, list[TxId]]) -> None:
+    live, _ = old
+    with page_of(browser, live) as page:
+        opened(page, live, "training", "Training")
+        expect(page.get_by_text("One update in 21 is shown.")).to_be_visible()  # 500 of 10,001 at most
+
+
 def test_what_cannot_be_asked_for_is_said_to_be(browser: Browser, old: tuple[Live, list[TxId]]) -> None:
     live, _ = old
     context = browser.new_context()

@@ -72,6 +72,7 @@ export function Explorer({ ledger, filters }) {
     (each) => each.arrival < end && (!isTipsThen || !ledger.children.get(each.arrival)?.some((other) => other < ledger.end)),
   );
   const of = (/** @type {number} */ whole) => whole - Number(first === 0); // without genesis, which is no client's update
+  const others = (/** @type {Set<number> | null} */ lineage) => [...(lineage ?? [])].filter((each) => each && each !== chosen).length;
   const lines = shown.reduce((sum, each) => sum + each.parents.length, 0);
   const past = chosen === undefined ? null : ledger.lineage(chosen, "past");
   const future = chosen === undefined ? null : ledger.lineage(chosen, "future");
@@ -206,7 +207,7 @@ export function Explorer({ ledger, filters }) {
         : html`${numberOf(shown.filter((each) => each.parents.length).length, "update")}${only ? ` of ${count(of(end - first))}` : ""}.
             ${lines > MOST_LINES ? " More lines than can be told apart: choose an update to see its own." : ""}
             ${chosen !== undefined
-              ? html` Chosen: <${Link} id=${filters.get("update")} />, which descends from ${count((past?.size ?? 1) - 1)} of them and went into ${count((future?.size ?? 1) - 1)}; its page says from which it learnt directly, and why.`
+              ? html` Chosen: <${Link} id=${filters.get("update")} />, which descends from ${count(others(past))} of them and went into ${count(others(future))}; its page says from which it learnt directly, and why.`
               : " A line leads from each update to those that its training began from. Click one to see what it descends from, and who built on it."}`}
     </p>
     <h2>The same as a table</h2>

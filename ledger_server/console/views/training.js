@@ -76,7 +76,7 @@ export function Training({ ledger, filters }) {
     </div>
     <${Chart} name=${`${metric}-by-${by}`} x=${label} isTime=${across === "time"} data=${data} series=${series} />
     <p class="quiet">As clients say it, each on its own data; a line's value is the mean of its clients' newest updates.
-      ${isLong ? ` Every ${count(Math.ceil(ledger.end / 1000))}th update is shown.` : ""} Drag across the picture to zoom, double-click to see all; a click on a name hides its line.</p>`;
+      ${isLong && updates.length > 1 ? ` One update in ${count(updates[1].arrival - updates[0].arrival)} is shown.` : ""} Drag across the picture to zoom, double-click to see all; a click on a name hides its line.</p>`;
 }
 
 /** @typedef {{data: (number | null)[][], series: import("../figure.js").Series[]}} Lines */
