@@ -104,8 +104,9 @@ class JournalIndex:
                 self._take_in(self._view.store.who(after=self._length - 1, limit=min(_READ, length - self._length)))
             if only.tips and self._tips_of != length:
                 with self._view.lock:
-                    self._tips_of, tips = len(self._view.ledger), self._view.node.graph.tip_set()
+                    tips_of, tips = len(self._view.ledger), self._view.node.graph.tip_set()
                 self._tips = self._placed(tips, self._tips)
+                self._tips_of = tips_of
             if only.tainted:
                 self._tainted = self._placed(self._tainted_now(), self._tainted)
             return True

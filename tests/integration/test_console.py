@@ -14,11 +14,12 @@ from starlette.testclient import TestClient
 from fl_core.dag.acts import Act, ActKind, sign_act
 from fl_core.dag.genesis import Member
 from fl_core.dag.signature import public_key_of
-from fl_core.types import digest_of
+from fl_core.types import TxId, digest_of
 from fl_core.wire import v1
 from ledger_server.api.console import files
 from ledger_server.app import create_console
 from ledger_server.settings import load_settings
+from ledger_server.store.errors import StoreUnavailableError
 from tests.builders import ISSUER, make_genesis, model
 from tests.serving import Server, serving
 
@@ -245,6 +246,20 @@ def test_what_is_new_is_found_at_once(server: Server) -> None:
     update = server.publish(parents=own, model=model(7), secret="00" * 32)
     assert ids_of(server, tips=True) == [update["id"]]
     assert densities(server).found == 3
+
+
+def test_tips_that_could_not_be_read_once_are_read_when_they_are_asked_for_again(
+    small: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = grown(small, 2)[-1]
+
+    def fails(_: object) -> dict[TxId, int]:
+        raise StoreUnavailableError("the connection is gone")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(small.service.store, "arrivals", fails)
+        assert small.get(f"{v1.VIEW_UPDATES}?tips=true").status_code == 503
+    assert ids_of(small, tips=True) == [newest]
 
 
 @pytest.mark.parametrize("seed", range(3))
