@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from fl_core.wire import v1
 from fl_simulator.errors import ResultsError
-from fl_simulator.run.folder import LABEL, LEDGER, SUMMARY, is_finished, read_label, read_rounds, read_summary
+from fl_simulator.run.folder import LABEL, LEDGER, ROUNDS, SUMMARY, is_finished, read_label, read_rounds, read_summary
 from fl_simulator.run.record import ROUND_COLUMNS, RoundRecord, RunLabel
 
 MOST_RUNS: Final = 200
@@ -47,7 +47,10 @@ def shown_runs(folders: Sequence[Path]) -> list[v1.RunViewOut]:
 
 def _shown(folder: Path) -> v1.RunViewOut:
     label, costs = read_label(folder), read_summary(folder).get("costs") if is_finished(folder) else None
-    columns = _columns(read_rounds(folder))
+    try:
+        columns = _columns(read_rounds(folder))
+    except OverflowError as error:
+        raise ResultsError(f"{folder / ROUNDS} is damaged: {error}") from error
     try:
         shown = _run(folder, label, columns, costs)
         shown.model_dump_json()  # lone surrogates are noticed here alone

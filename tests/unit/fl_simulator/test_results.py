@@ -331,6 +331,16 @@ def test_a_run_that_no_console_can_show_is_named(tmp_path: Path, name: str, cont
         shown_runs([tmp_path])
 
 
+def test_a_round_with_a_number_that_no_curve_can_show_is_named(tmp_path: Path) -> None:
+    with begin(tmp_path) as folder:
+        folder.append(record(0))
+    head, line = (tmp_path / ROUNDS).read_text().splitlines()
+    cells = dict(zip(head.split(","), line.split(","), strict=True)) | {"up_bytes": "9" * 400, "accuracy": "0.5"}
+    (tmp_path / ROUNDS).write_text(f"{','.join(cells)}\n{','.join(cells.values())}\n")
+    with pytest.raises(ResultsError, match=r"rounds.csv is damaged"):
+        shown_runs([tmp_path])
+
+
 def test_a_link_to_a_device_is_not_read(tmp_path: Path) -> None:
     with begin(tmp_path):
         pass
