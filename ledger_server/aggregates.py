@@ -151,14 +151,14 @@ class Aggregates:
             known = self._digests.get(parents)
         if known is not None and (held := self._models.cached(known)) is not None:
             return known, held
-        nodes = self._nodes_of(parents, beside)
+        nodes, read_at = self._nodes_of(parents, beside), self._models.pruned_times
         with self._slots:
             try:
                 model = self._computed(nodes, beside)
             except (ModelCorruptError, StoreInconsistentError):
                 model = self._computed(nodes, beside, whole=True)
         digest = digest_of(model)
-        self._models.put(digest, model)
+        self._models.put(digest, model, read_at=read_at)
         with self._lock:
             self._digests[parents], self._parents[digest] = digest, parents
         return digest, model

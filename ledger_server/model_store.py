@@ -1,7 +1,7 @@
 """Models by digest: from memory, else from the store; bytes that do not hash to their digest are never handed out.
 
-A flipped bit on disk becomes a ``ModelCorruptError``. Memory may outlive the store: a model that another process prunes
-(``dag-acfl ledger prune``) is served from memory until it is evicted. Its bytes are right by their digest.
+A flipped bit on disk becomes a ``ModelCorruptError``. Memory may outlive the store for a moment: a model that another
+process prunes (``dag-acfl ledger prune``) is served from memory until this one hears of that.
 """
 
 import hashlib
@@ -50,15 +50,24 @@ class CachedModelStore:
         self._store, self._layout = store, layout
         self._lock = threading.Lock()
         self._cache: LRUCache[Digest, Buffer] = LRUCache(cache_bytes, getsizeof=len)
+        self.pruned_times: int = 0
+        """How often ``forget_pruned`` was called: what was read before the last time may have been pruned since."""
 
     @property
     def cached_bytes(self) -> int:
         return int(self._cache.currsize)
 
-    def put(self, digest: Digest, data: Buffer) -> None:
-        """Keep bytes that hash to ``digest`` in memory."""
+    def put(self, digest: Digest, data: Buffer, *, read_at: int | None = None) -> None:
+        """Keep bytes that hash to ``digest`` in memory.
+
+        Args:
+            digest: Their own.
+            data: They.
+            read_at: ``pruned_times`` before they were read, or what they are the average of; None: they are new.
+        """
         with self._lock, suppress(ValueError):  # larger than the whole cache
-            self._cache[digest] = data
+            if read_at in (None, self.pruned_times):
+                self._cache[digest] = data
 
     def cached(self, digest: Digest) -> Buffer | None:
         """The model if it is in memory; no waiting for a disk."""
@@ -71,11 +80,17 @@ class CachedModelStore:
             for digest in digests:
                 self._cache.pop(digest, None)
 
-    def forget_pruned(self) -> None:
-        """Let go of the models that were pruned, by whichever process."""
+    def forget_pruned(self, *, averages: bool) -> None:
+        """Let go of the models that were pruned, by whichever process.
+
+        Args:
+            averages: Of all averages, too: once something is erased, one tells it to who knows the other models.
+        """
         with self._lock:
-            cached = list(self._cache)
-        self.forget(self._store.removal.pruned_among(cached))
+            self.pruned_times += 1
+            cached = set(self._cache)
+        removal = self._store.removal
+        self.forget(cached.difference(removal.held_among(cached)) if averages else removal.pruned_among(cached))
 
     def get(self, digest: Digest, *, keep: bool = True) -> Buffer | None:
         """The model from memory or the store; None if it was pruned or never here.
@@ -89,6 +104,7 @@ class CachedModelStore:
         """
         if (data := self.cached(digest)) is not None:
             return data
+        read_at = self.pruned_times
         stored = self._store.model(digest)
         if stored is None:
             return None
@@ -97,7 +113,7 @@ class CachedModelStore:
                 return None
             raise ModelCorruptError(digest)
         if keep:
-            self.put(digest, stored)
+            self.put(digest, stored, read_at=read_at)
         return stored
 
     def read_together(self, digests: Iterable[Digest]) -> None:
@@ -108,9 +124,10 @@ class CachedModelStore:
         missing = [digest for digest in digests if self.cached(digest) is None]
         if not missing or len(missing) * self._layout.nbytes > _TOGETHER_BYTES:
             return
+        read_at = self.pruned_times
         for digest, data in self._store.small_models(missing).items():
             if digest_of(data) == digest:  # else whoever asks for it finds out
-                self.put(digest, data)
+                self.put(digest, data, read_at=read_at)
 
     def vector(self, digest: Digest, *, keep: bool = True) -> Vector32:
         """The model's flat float32 vector; ``keep`` as for ``get``.

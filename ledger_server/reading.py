@@ -120,7 +120,7 @@ class LedgerView:
 
     def forget_pruned(self) -> None:
         """Let go of what memory holds of models that were pruned, by whichever process."""
-        self.models.forget_pruned()
+        self.models.forget_pruned(averages=bool(self.acts.quarantine.erased))
 
     def go_by_acts(self) -> None:
         """Go by what the members have decided."""

@@ -7,9 +7,9 @@ drops.
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, exists, func, select, update
+from sqlalchemy import Connection, Select, bindparam, exists, func, select, update
 
 from fl_core.types import Digest
 from ledger_server.store.appending import DROP_SKETCHES
@@ -98,10 +98,17 @@ class Removal:
 
     def pruned_among(self, digests: Iterable[Digest]) -> list[Digest]:
         """Those of these models that are pruned."""
+        return self._among(_PRUNED_AMONG, digests)
+
+    def held_among(self, digests: Iterable[Digest]) -> list[Digest]:
+        """Those of these models that a transaction here carries, and that are not pruned."""
+        return self._among(_HELD_AMONG, digests)
+
+    def _among(self, statement: Select[Any], digests: Iterable[Digest]) -> list[Digest]:
         found: list[Digest] = []
         for page in batches(digests, _PAGE):
             with self._database.reading() as connection:
-                found += connection.execute(_PRUNED_AMONG, {"digests": page}).scalars()
+                found += connection.execute(statement, {"digests": page}).scalars()
         return found
 
     def count(self) -> int:

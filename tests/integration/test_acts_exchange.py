@@ -90,6 +90,23 @@ def test_a_quarantine_leads_clients_back_and_an_erasure_drops_models_on_every_se
     assert [each.kind for each in verify(StoreSource(one.service.store))] == []
 
 
+def test_an_erased_model_is_not_left_in_averages_by_which_others_could_compute_it(servers: list[Node]) -> None:
+    one = servers[0]
+    ann = one.publish(parents=[one.ledger_id], model=model(1), secret=known_secret("a" * 64))
+    eve = one.publish(parents=[one.ledger_id], model=model(5), secret=known_secret("e" * 64))
+    settle(servers)
+    offered = [node.select(ann["id"]).json() for node in servers]
+    assert [sorted(each["parents"]) for each in offered] == [sorted([ann["id"], eve["id"]])] * 2
+    average = offered[0]["aggregate"]["href"]
+    assert [node.get(average).status_code for node in servers] == [200, 200]
+    erasure = replace(quarantine(one), subject=eve["author"], kind=ActKind.ERASE)
+    for node, key in zip(servers, KEYS, strict=True):
+        node.service.acts.admit(sign_act(erasure, key))
+    eventually(lambda: [node.get(eve["model"]["href"]).status_code for node in servers] == [410, 410])
+    eventually(lambda: [node.get(average).status_code for node in servers] == [404, 404])
+    assert [node.get(ann["model"]["href"]).status_code for node in servers] == [200, 200]
+
+
 def test_strangers_signatures_do_not_spread_and_are_not_asked_for_again(servers: list[Node]) -> None:
     one, other = servers
     stranger, acts = key_from_seed(5), one.service.acts

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fl_core.errors import ModelPrunedError, ModelUnknownError, ParameterError
-from fl_core.types import TxId, digest_of
+from fl_core.types import Digest, TxId, digest_of
 from fl_core.verify import LedgerSource, VerifyProgress, verify
 from ledger_server.admin.store_source import StoreSource
 from ledger_server.buckets import S3Address
@@ -280,6 +280,27 @@ def test_a_server_that_prunes_keeps_nothing_of_it_in_memory(service: LedgerServi
     with pytest.raises(ModelPrunedError):
         service.aggregates.model(digest)
     assert service.models.cached(service.node.nodes_of([newest])[0].model_digest) is not None
+
+
+def test_a_model_that_is_pruned_while_it_is_read_does_not_stay_in_memory(
+    service: LedgerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = publish(service, 0.5, secret=secret("a"))
+    digest = first.view.stored.transaction.header.model_digest
+    publish(service, 0.25, secret=secret("a"), parents=(first.transaction,))
+    service.models.forget([digest])
+    read = service.store.model
+
+    def read_then_prune(of: Digest) -> bytes | None:
+        found = read(of)
+        run(service)
+        service.forget_pruned()
+        return found
+
+    monkeypatch.setattr(service.store, "model", read_then_prune)
+    assert service.aggregates.model(digest) == model(0.5), "it was asked for before"
+    with pytest.raises(ModelPrunedError):
+        service.aggregates.model(digest)
 
 
 def test_it_is_off_by_default_and_then_only_finishes_what_was_begun(service: LedgerService, blobs: BlobPlace) -> None:
