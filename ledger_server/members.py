@@ -27,7 +27,6 @@ from ledger_server.store.journal import Store
 MIN_DIGITS: Final = 8
 """Digits of a key or of an act's id that a person has to type at least."""
 
-
 _OPPOSITE: Final = {
     ActKind.ADD_MEMBER: ActKind.REMOVE_MEMBER,
     ActKind.REMOVE_MEMBER: ActKind.ADD_MEMBER,
@@ -201,13 +200,12 @@ class Membership:
             MembersError: This server is no member, there is no such quarantine, or what that follows is not here.
         """
         self.check_member()
-        kept = self.acts.all()
-        named = [each.act for each in kept if each.id == act and each.act.kind is ActKind.QUARANTINE]
-        if not named:
+        named = self._kept.get(act)
+        if named is None or named.act.kind is not ActKind.QUARANTINE:
             raise MembersError(f"no quarantine here has the id {act[:MIN_DIGITS]}…; see: dag-acfl trust report")
-        if named[0].number > self.acts.effect.number + 1:  # a lift of a smaller number would never be in effect
+        if named.act.number > self.acts.effect.number + 1:  # a lift of a smaller number would never be in effect
             raise MembersError("the quarantine follows acts that this server does not have yet; try again in a minute")
-        for each in kept:
+        for each in self._kept.values():
             if (each.act.kind, each.act.subject_id) == (ActKind.LIFT, act) and each.id in self.acts.effect.acts:
                 return self._standing(each)
         details = {"reason": reason} if reason else {}
@@ -407,5 +405,4 @@ class Membership:
     def _keep(self, signed: SignedAct) -> Standing:
         self.acts.admit(signed)
         self._read()
-        kept = next(each for each in self.acts.all() if each.id == signed.id)
-        return self._standing(kept, self.acts.effect.waiting.get(kept.id, ()))
+        return self._standing(self._kept[signed.id], self.acts.effect.waiting.get(signed.id, ()))

@@ -34,10 +34,10 @@ _MANY: Final = 20
 _MANY_TOLD_EVERY_S: Final = 0.2
 """What is written to a page costs 0.1 ms of a core, so to 50 pages ten times a second a twentieth of it."""
 _APART_S: Final = 0.001
-_MOST_MISSED: Final = 4 * MOST
-"""Updates that a page is sent again: one request for a stream would else cost a million updates' columns."""
 _LAST_S: Final = 0.06
 """Pages are told so long behind one another, and none later than that."""
+_MOST_MISSED: Final = 4 * MOST
+"""Updates that a page is sent again: one request for a stream would else cost a million updates' columns."""
 
 
 @router.get(

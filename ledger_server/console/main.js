@@ -46,7 +46,7 @@ function views() {
 const NOT_HERE = {
   "take-part": "This is a copy, which nobody can take part in: open the console of a server of the ledger.",
   operate: "This is a copy, without a server to operate: open the console of a server of the ledger.",
-  training: "Clients of a simulation state no figures; what was measured of them stands in Runs.",
+  training: "Clients of a simulation report no metrics; what was measured of them stands in Runs.",
   runs: "This is one ledger: runs are there for a folder of a simulation's results.",
 };
 

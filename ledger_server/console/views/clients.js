@@ -25,7 +25,7 @@ export function Clients({ ledger }) {
         html`<${Link} id=${each.newest} />`, count(deepest - each.depth), count(given.get(each.author)?.times ?? 0), number(given.get(each.author)?.weight ?? 0, 1), spent(each), html`<span class="bad">${state(each.author)}</span>`,
       ])}
       plain=${clients.map((each) => [each.author, ledger.cluster(each.author) + 1, each.created_at, each.sequence + 1, each.metrics.accuracy ?? "", each.num_examples, each.newest, deepest - each.depth, given.get(each.author)?.times ?? 0, given.get(each.author)?.weight ?? 0, each.metrics._dp_epsilon ?? "", state(each.author)])} />
-    <p class="quiet">Behind: how many steps of training the deepest update has more than its newest. Taken: how often the updates of others that this page holds were trained from its own; weight: for each of these, one part
+    <p class="quiet">Behind: how many updates farther from genesis the deepest update is than its newest. Taken: how often the updates of others that this page holds were trained from its own; weight: for each of these, one part
       of as many as there were models. Privacy: the ε that it says its training has spent so far (differential privacy); nobody can check that.</p>`;
 }
 

@@ -49,7 +49,7 @@ export function Overview({ ledger }) {
       <${Tile} value=${count(ledger.end - 1)} what=${noun(ledger.end - 1, "update")} more=${isVirtual(last) ? "" : `${count(lately)} in the last minute`} to="#/updates" />
       <${Tile} value=${count(known)} what=${noun(known, "client")} more=${isVirtual(last) ? "" : `${active} published in the last hour`} to="#/clients" />
       <${Tile} value=${ledger.clusters?.clusters.length ?? "–"} what=${noun(ledger.clusters?.clusters.length, "cluster")} more=${`modularity ${number(ledger.clusters?.modularity, 2)}`} to="#/clusters" />
-      <${Tile} value=${number(accuracy?.mean)} what="accuracy, mean of clients" more=${accuracy ? `± ${number(accuracy.deviation)} between them` : "nobody states any"} to="#/training" />
+      <${Tile} value=${number(accuracy?.mean)} what="accuracy, mean of clients" more=${accuracy ? `± ${number(accuracy.deviation)} between them` : "nobody reports any"} to="#/training" />
       ${ledger.source.kind !== "server" ? html`<${Tile} value=${count(issuers(ledger).length)} what=${`${noun(issuers(ledger).length, "server")} published at`} more="this is a copy" to="#/servers" />` : html`
       <${Tile} value=${peers.length ? `${reached + 1} of ${peers.length + 1}` : "1"} what=${peers.length ? "servers in touch" : "server, alone"} more=${peers.length ? "as this one sees it" : ""} to="#/servers" />`}
       <${Tile} value=${ledger.costs ? size(ledger.costs.storage_bytes) : "–"} what="stored here" more=${ledger.costs ? `${size(ledger.costs.model_bytes)} a model` : ""} to="#/costs" />

@@ -34,13 +34,13 @@ export function Runs({ ledger, filters }) {
     ${trouble && html`<p class="bad" role="alert">${trouble}</p>`}
     <p>${numberOf(runs.length, "run")} of a simulation: many clients on one machine, in virtual time. ${
       shown
-        ? html`The other views show the ledger of <code>${shown}</code>: its updates, signatures and servers are the simulation's own. Models that nobody can be offered any more were dropped, clients state no figures, and selections are kept in <code>evidence.jsonl</code> in its folder.`
+        ? html`The other views show the ledger of <code>${shown}</code>: its updates, signatures and servers are the simulation's own. Models that nobody can be offered any more were dropped, clients report no metrics, and selections are kept in <code>evidence.jsonl</code> in its folder.`
         : "None of them has left a ledger: methods such as FedAvg have curves alone, and a run leaves its ledger when it ends."
     }</p>
     ${figures.length
       ? html`<div class="tools">
             ${settings.length > 1 && html`<${Choice} name="setting" label="Of" value=${setting} options=${Object.fromEntries(settings.map((each) => [each, each]))} />`}
-            <${Choice} name="figure" label="Figure" value=${figure} options=${Object.fromEntries(figures.map((each) => [each, called(each)]))} />
+            <${Choice} name="figure" label="Metric" value=${figure} options=${Object.fromEntries(figures.map((each) => [each, called(each)]))} />
             <${Choice} name="over" label="over" value=${over} options=${OVER} />
             <${Choice} name="lines" label="A line for" value=${lines} options=${LINES} />
           </div>

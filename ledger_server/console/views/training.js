@@ -1,4 +1,4 @@
-/** Any figure that clients state, or two, over updates, time or bytes: the mean, each cluster, or each client. */
+/** Any metric that clients report, or two, over updates, time or bytes: the mean, each cluster, or each client. */
 import { html, useEffect, useState } from "../vendor/htm-3.1.1/preact.js";
 import { Chart, Choice, Empty } from "../parts.js";
 import { authorName, colour, count } from "../words.js";
@@ -62,20 +62,20 @@ export function Training({ ledger, filters }) {
   const across = filters.get("across") ?? "updates";
   const beside = filters.get("beside") ?? "";
   if (!names.length)
-    return html`<h1>Training</h1><${Empty} title="No client states a figure yet."><p>A client's <code>evaluate</code> returns them, such as <code>{"accuracy": 0.93}</code>; see <code>dag-acfl client init my_client.py</code>.</p><//>`;
+    return html`<h1>Training</h1><${Empty} title="No client reports a metric yet."><p>A client's <code>evaluate</code> returns them, such as <code>{"accuracy": 0.93}</code>; see <code>dag-acfl client init my_client.py</code>.</p><//>`;
   const round = 2 * (ledger.genesis.model?.size ?? 0); // the average that a client fetches, and the model that it publishes
   const x = (/** @type {Update} */ each) => (across === "time" ? each.at / 1000 : across === "bytes" ? (each.arrival * round) / 1e6 : each.arrival);
   const label = across === "bytes" ? "MB of models that clients have fetched and published" : across;
   const { data, series } = both(lines(ledger, updates, metric, by, x), beside && beside !== metric ? lines(ledger, updates, beside, by, x) : null, metric, beside);
   return html`<h1>Training</h1>
     <div class="tools">
-      <${Choice} name="metric" label="Figure" value=${metric} options=${Object.fromEntries(names.map((name) => [name, name]))} />
+      <${Choice} name="metric" label="Metric" value=${metric} options=${Object.fromEntries(names.map((name) => [name, name]))} />
       <${Choice} name="beside" label="beside it" value=${beside} options=${{ "": "–", ...Object.fromEntries(names.map((name) => [name, name])) }} />
       <${Choice} name="by" label="of" value=${by} options=${BY} />
       <${Choice} name="across" label="over" value=${across} options=${ACROSS} />
     </div>
     <${Chart} name=${`${metric}-by-${by}`} x=${label} isTime=${across === "time"} data=${data} series=${series} />
-    <p class="quiet">As clients say it, each on its own data; a line's value is the mean of its clients' newest updates.
+    <p class="quiet">As clients report it, each on its own data; a line's value is the mean of its clients' newest updates.
       ${isLong && updates.length > 1 ? ` One update in ${count(updates[1].arrival - updates[0].arrival)} is shown.` : ""} Drag across the picture to zoom, double-click to see all; a click on a name hides its line.</p>`;
 }
 

@@ -64,7 +64,7 @@ export function UpdatePage({ ledger, one }) {
         <h2>What is known of it</h2>
         <dl>
           <dt>Received</dt><dd>${time(said.receipt.received_at_ms)} by server <code>${brief(said.receipt.issuer)}</code></dd>
-          <dt>Place</dt><dd>#${count(known.arrival)} here, ${numberOf(said.depth, "step")} from genesis at most${said.is_tip ? "; nobody has built on it yet" : ""}</dd>
+          <dt>Place</dt><dd>#${count(known.arrival)} here, ${numberOf(said.depth, "update")} from genesis on the longest way${said.is_tip ? "; nobody has built on it yet" : ""}</dd>
           ${cluster >= 0 && html`<dt>Cluster of its client</dt><dd><${Chip} place=${cluster} />${cluster + 1}</dd>`}
           <dt>Size of the step</dt><dd>${number(known.step)} (of the model: ${number(known.norm)})</dd>
           ${known.taint > 0 && html`<dt>Taint</dt><dd class="bad">${number(known.taint)} of it descends from quarantined steps</dd>`}
