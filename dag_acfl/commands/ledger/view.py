@@ -9,7 +9,7 @@ import typer
 
 from dag_acfl.commands.ledger.copying import copying
 from dag_acfl.commands.options import number_of
-from dag_acfl.commands.serve import use_one_blas_thread, use_one_malloc_arena
+from dag_acfl.process import use_one_blas_thread, use_one_malloc_arena
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:

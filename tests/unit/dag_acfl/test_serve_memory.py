@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import ctypes, threading
-from dag_acfl.commands.serve import use_one_malloc_arena
+from dag_acfl.process import use_one_malloc_arena
 {call}
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p

@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import os, sys
-from dag_acfl.commands.serve import use_one_blas_thread
+from dag_acfl.process import use_one_blas_thread
 assert "numpy" not in sys.modules
 os.environ["OMP_NUM_THREADS"] = "3"
 use_one_blas_thread()
