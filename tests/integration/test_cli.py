@@ -209,6 +209,11 @@ def test_a_failure_is_one_line_that_names_the_fix(
     assert words in refused(*arguments, capsys=capsys)
 
 
+def test_a_pipe_in_a_folder_that_is_looked_at_is_no_bundle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "ledger.dagacfl")
+    assert "no run of a simulation is in it" in refused("ledger", "view", str(tmp_path), capsys=capsys)
+
+
 @pytest.mark.parametrize("command", ["ledger join http://127.0.0.1:9", "ledger verify http://127.0.0.1:9"])
 def test_a_server_that_is_down_is_asked_again_in_lines_for_people(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -80,7 +80,7 @@ def _found(what: Path) -> tuple[Path | None, list[Path]]:
 
     if not what.is_dir():
         return what, []
-    bundles = sorted(what.glob("*.dagacfl"))
+    bundles = sorted(each for each in what.glob("*.dagacfl") if each.is_file())  # a pipe never ends
     if bundles and not (what / LABEL).is_file() and not any(what.glob(f"*/{LABEL}")):  # as the demo leaves it
         if len(bundles) > 1:
             raise ParameterError(f"{what} holds {len(bundles)} ledgers; name one of them, such as {bundles[0]}")
