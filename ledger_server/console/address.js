@@ -3,7 +3,16 @@
 export function here() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [view, ...rest] = path.split("/");
-  return { view, one: decodeURIComponent(rest.join("/")), filters: new URLSearchParams(query) };
+  return { view, one: decoded(rest.join("/")), filters: new URLSearchParams(query) };
+}
+
+/** What somebody has cut off or mistyped, such as "%e", as it is. @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 const SEEN = "seen"; // a step of the history that was shown once; a link that was just followed has no state

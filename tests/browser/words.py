@@ -23,6 +23,12 @@ def at_bar(page: Page, updates: int) -> None:
     expect(page).to_have_url(address, timeout=STILL_MS)
 
 
+def test_a_link_that_was_cut_off_within_a_letter_shows_a_page_all_the_same(browser: Browser, tmp_path: Path) -> None:
+    with ledger(tmp_path) as live, page_of(browser, live) as page:
+        page.goto(f"{live.url}/ui/#/clients/key%3Aab%c")
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+
+
 def test_the_bars_place_is_in_the_address_and_goes_back_and_forth_with_it(browser: Browser, tmp_path: Path) -> None:
     with ledger(tmp_path) as live, page_of(browser, live) as page:
         taught(live, tmp_path)
