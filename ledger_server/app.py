@@ -22,6 +22,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import RedirectResponse
 
+from fl_core.types import TxId
 from fl_core.wire import v1
 from ledger_server.api import (
     console,
@@ -95,6 +96,7 @@ def create_app(
     place: int = 0,
     alone: bool = False,
     source: Callable[[], v1.ViewSourceOut] | None = None,
+    offered: Callable[[TxId], list[v1.OfferedOut] | None] = lambda _: None,
 ) -> FastAPI:
     """A server for the ledger in ``settings.resolved_database_url``.
 
@@ -105,6 +107,7 @@ def create_app(
         place: A number of this process's own among those that serve from the data folder.
         alone: Whether it speaks to no other server, whatever members the ledger lists.
         source: What the console is told of where the ledger comes from; default: from this server.
+        offered: Who was compared for an update whose selection is not in the ledger, as of a simulation.
 
     Raises:
         StoreError: The database cannot be opened, or is behind (the message names the command).
@@ -194,8 +197,9 @@ def create_app(
             state,
             operator.Tools(partial(Membership, store, key=own_key, acts=service.acts), tokens, clock_ms),
         )
-        app.state.source = source or partial(
-            v1.ViewSourceOut, kind="server", ledger=service.id, page=console.page_digest()
+        app.state.source, app.state.offered = (
+            source or partial(v1.ViewSourceOut, kind="server", ledger=service.id, page=console.page_digest()),
+            offered,
         )
         app.state.following, app.state.listings = Following(service.follow), Listings(service)
         app.state.gossip = Gossip(

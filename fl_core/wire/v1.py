@@ -493,6 +493,14 @@ class TensorStepOut(Answer):
     step: float = Field(description="Euclidean norm of the change.")
 
 
+class OfferedOut(Answer):
+    """A client whose model was compared for an update of a simulation."""
+
+    author: Author
+    update: HexId | None = Field(description="Its update that the update was trained from; null: it was not taken.")
+    similarity: float = Field(description="What it was ranked by: cosine similarity of what was learnt, or of models.")
+
+
 class UpdateViewOut(Answer):
     """What a server has recorded of an update beside its header, and where it stands."""
 
@@ -505,6 +513,9 @@ class UpdateViewOut(Answer):
     taint: float = Field(description="Share of quarantined steps in its model, 0 to 1.")
     is_withheld: bool = Field(description="Whether it is offered to nobody, because of a quarantine.")
     alarms: list[AlarmOut]
+    offered: list[OfferedOut] | None = Field(
+        None, description="Of a simulation, whose updates carry no selections: who was compared, as they ranked."
+    )
 
 
 class DecisionOut(Answer):

@@ -90,9 +90,9 @@ class VirtualServers:
         round_steps: bool = False,
     ) -> None:
         self.genesis, self._round_steps = genesis, round_steps
-        self._keys = [_key(seeds, "client key", client) for client in range(num_clients)]
+        self._keys = [_client_key(seeds, client) for client in range(num_clients)]
         self._server_keys = [_key(seeds, "server key", server) for server in range(count)]
-        self.authors: tuple[AuthorId, ...] = tuple(AuthorKind.ED25519.author(public_key_of(key)) for key in self._keys)
+        self.authors: tuple[AuthorId, ...] = tuple(map(_author, self._keys))
         self._client_of = {author: client for client, author in enumerate(self.authors)}
         self._delay = delay
         self._aggregator = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
@@ -359,3 +359,16 @@ class VirtualServers:
 
 def _key(seeds: Seeds, kind: str, number: int) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(seeds.generator(kind, number).bytes(32))
+
+
+def _client_key(seeds: Seeds, client: int) -> Ed25519PrivateKey:
+    return _key(seeds, "client key", client)
+
+
+def _author(key: Ed25519PrivateKey) -> AuthorId:
+    return AuthorKind.ED25519.author(public_key_of(key))
+
+
+def author_of(seeds: Seeds, client: int) -> AuthorId:
+    """As whom a client of the run with these seeds publishes."""
+    return _author(_client_key(seeds, client))

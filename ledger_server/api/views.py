@@ -1,6 +1,6 @@
 """What pages draw of a ledger: parts of its journal as columns or counts, what is found, what is known of an update."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
@@ -177,12 +177,14 @@ def search(
     summary="What a server has recorded of an update",
 )
 @requires(Access.READ)
-def get_update(transaction: HexPath, service: ServiceDep) -> Response:
+def get_update(request: Request, transaction: HexPath, service: ServiceDep) -> Response:
     """Its place, norms and shares, as computed when it was admitted; taint and alarms as of now."""
-    return answer(_update_out(TxId(transaction), service))
+    return answer(_update_out(TxId(transaction), service, request.app.state.offered))
 
 
-def _update_out(transaction: TxId, service: LedgerService) -> v1.UpdateViewOut:
+def _update_out(
+    transaction: TxId, service: LedgerService, offered: Callable[[TxId], list[v1.OfferedOut] | None]
+) -> v1.UpdateViewOut:
     stored = service.view(transaction).stored
     figures, header = decode_figures(stored.figures), stored.transaction.header
     lengths = () if figures.step is None else figures.step.by_tensor
@@ -205,6 +207,7 @@ def _update_out(transaction: TxId, service: LedgerService) -> v1.UpdateViewOut:
         taint=taint,
         is_withheld=is_withheld,
         alarms=[alarm_out(each) for each in service.alarms.standing() if each.update == transaction],
+        offered=offered(transaction),
     )
 
 

@@ -82,6 +82,18 @@ def test_a_simulations_folder_shows_its_runs_and_the_ledger_of_one(browser: Brow
         page.get_by_role("table").get_by_role("link").first.click()
         for words in ("The id is that of the header's bytes", "The client has signed it"):
             expect(page.get_by_text(words)).to_be_visible()
+        expect(page.get_by_role("heading", name="Why these models?")).to_be_visible()
+        expect(
+            page.get_by_text("resemble what it has learnt").or_(page.get_by_text("went on with its own"))
+        ).to_be_visible()
+        ranked = page.get_by_role("table").first.locator("tbody tr")
+        expect(ranked.first).to_contain_text("key:")
+        with client_of(live.url) as client:
+            shown = client.get(f"{v1.VIEW_UPDATES}/{page.url.rpartition('/')[2]}").json()
+        assert ranked.count() == len(shown["offered"])
+        assert [each["similarity"] for each in shown["offered"]] == sorted(
+            (each["similarity"] for each in shown["offered"]), reverse=True
+        )
         page.get_by_role("link", name="Overview", exact=True).click()
         expect(page.get_by_text("this is a copy")).to_be_visible()
         with client_of(live.url) as client:

@@ -99,6 +99,7 @@ def _found(what: Path) -> tuple[Path | None, list[Path]]:
 def _ledger_app(bundle: Path, settings: "Settings", what: Path, folders: list[Path]) -> "FastAPI":
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
 
+    from fl_simulator.run.offers import Offers  # noqa: PLC0415
     from ledger_server.admin.bundle import Bundle  # noqa: PLC0415
     from ledger_server.admin.importing import import_bundle  # noqa: PLC0415
     from ledger_server.app import create_app  # noqa: PLC0415
@@ -108,11 +109,13 @@ def _ledger_app(bundle: Path, settings: "Settings", what: Path, folders: list[Pa
         check(source)
         import_bundle(source, settings, progress=show, now_ms=time.time_ns() // 1_000_000, to_view=True)
         ledger = source.ledger
+        offers = Offers(bundle.parent, (each for _, each in source.transactions())) if folders else None
     return create_app(
         settings,
         key=Ed25519PrivateKey.generate(),
         alone=True,
         source=lambda: _source(what, bundle, folders, ledger=ledger),
+        offered=offers.of if offers else lambda _: None,
     )
 
 

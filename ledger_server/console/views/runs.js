@@ -34,7 +34,7 @@ export function Runs({ ledger, filters }) {
     ${trouble && html`<p class="bad" role="alert">${trouble}</p>`}
     <p>${numberOf(runs.length, "run")} of a simulation: many clients on one machine, in virtual time. ${
       shown
-        ? html`The other views show the ledger of <code>${shown}</code>: its updates, signatures and servers are the simulation's own. Models that nobody can be offered any more were dropped, clients report no metrics, and selections are kept in <code>evidence.jsonl</code> in its folder.`
+        ? html`The other views show the ledger of <code>${shown}</code>: its updates, signatures and servers are the simulation's own. Models that nobody can be offered any more were dropped, clients report no metrics, and selections, which the pages of updates show, are kept in <code>evidence.jsonl</code> in its folder.`
         : "None of them has left a ledger: methods such as FedAvg have curves alone, and a run leaves its ledger when it ends."
     }</p>
     ${figures.length

@@ -21,7 +21,7 @@ export function UpdatePage({ ledger, one }) {
     const ask = async () => {
       const said = await getJson(`/v1/transactions/${one}`);
       const known = await getJson(`/v1/view/updates/${one}`);
-      const evidence = said.kind === "update" && said.attachment ? await getJson(said.attachment.href).catch(() => null) : null;
+      const evidence = said.kind === "update" && said.attachment ? await getJson(said.attachment.href).catch(() => null) : simulated(ledger, said, known);
       const held = ledger.updates.get(known.arrival);
       if (!held) await ledger.part(Math.max(0, known.arrival - 500), known.arrival + 500).catch(() => {});
       if (isShown) setFound({ said, known, evidence });
@@ -76,8 +76,23 @@ export function UpdatePage({ ledger, one }) {
       </section>
     </div>
     ${evidence && html`<${Why} ledger=${ledger} said=${said} known=${known} evidence=${evidence} />`}
-    ${!evidence && !isGenesis && html`<h2>Why these models?</h2><p>It was trained from ${said.parents.length === 1 ? "one model, without a selection" : "these models"}: ${said.parents.map((/** @type {string} */ each) => html`<${Link} id=${each} /> `)}${ledger.source.kind === "simulation" ? html`What it chose from stands in <code>evidence.jsonl</code>, in the run's folder.` : ""}</p>`}
+    ${!evidence && !isGenesis && html`<h2>Why these models?</h2><p>It was trained from ${said.parents.length === 1 ? "one model, without a selection" : "these models"}: ${said.parents.map((/** @type {string} */ each) => html`<${Link} id=${each} /> `)}${ledger.source.kind === "simulation" && said.parents.length > 1 ? html`What it chose from stands in <code>evidence.jsonl</code>, in the run's folder.` : ""}</p>`}
     ${!isGenesis && html`<${Lineage} ledger=${ledger} said=${said} known=${known} />`}`;
+}
+
+/**
+ * The selection of a simulation's update, which its run's folder has, as a server would say it; null where it has none.
+ *
+ * @param {Ledger} ledger @param {any} said @param {any} known
+ */
+function simulated(ledger, said, known) {
+  if (!known.offered) return null;
+  const taken = new Set(known.offered.map((/** @type {any} */ each) => each.update));
+  return {
+    asker: { update: said.parents.find((/** @type {string} */ each) => !taken.has(each)) },
+    selector: ledger.genesis?.document.selector,
+    candidates: known.offered.map((/** @type {any} */ each) => ({ ...each, update_similarity: each.similarity, score: null, selected: each.update !== null })),
+  };
 }
 
 /** @param {{said: any}} properties */
@@ -140,23 +155,25 @@ function Why({ ledger, said, known, evidence }) {
   const first = candidates.find((/** @type {any} */ each) => !each.selected);
   const selector = evidence.selector?.name ?? evidence.selector;
   const cuts = cutsOf(selector, candidates);
+  const isSimulated = known.offered !== null;
+  const source = isSimulated ? "evidence.jsonl in the run's folder" : `the selection ${brief(said.attachment.digest)}`;
   return html`<h2>Why these models?</h2>
     <p class="said">${words(said, evidence, taken, first, last)}</p>
     <${Ranks} candidates=${candidates} ledger=${ledger} cuts=${cuts} />
-    <${Table} name=${`why-${brief(said.id)}`} caption=${`The candidates that the selection ${brief(said.attachment.digest)} names, as the selector ${selector} ranked them; those taken are marked.`} size=${32}
+    <${Table} name=${`why-${brief(said.id)}`} caption=${`The candidates that ${source} names, as the selector ${selector} ranked them; those taken are marked.`} size=${32}
       marked=${(/** @type {number} */ row) => candidates[row]?.selected}
-      head=${[{ name: "rank", number: true }, { name: "update" }, { name: "client" }, { name: "similarity of what was learnt", number: true }, { name: "of the models", number: true }, ...(cuts.name ? [{ name: cuts.name, number: true }] : [])]} more=${["at most, of the average"]}
+      head=${[{ name: "rank", number: true }, { name: "update" }, { name: "client" }, { name: isSimulated ? "similarity" : "similarity of what was learnt", number: true }, ...(isSimulated ? [] : [{ name: "of the models", number: true }]), ...(cuts.name ? [{ name: cuts.name, number: true }] : [])]} more=${["at most, of the average"]}
       rows=${candidates.map((/** @type {any} */ each, /** @type {number} */ place) => [
-        place + 1, html`<${Link} id=${each.update} />`, html`<${Author} ledger=${ledger} author=${each.author} />`, number(each.update_similarity), number(each.similarity), ...(cuts.name ? [number(cuts.scores[place])] : []),
+        place + 1, each.update ? html`<${Link} id=${each.update} />` : "not taken", html`<${Author} ledger=${ledger} author=${each.author} />`, number(each.update_similarity), ...(isSimulated ? [] : [number(each.similarity)]), ...(cuts.name ? [number(cuts.scores[place])] : []),
       ])}
-      plain=${candidates.map((/** @type {any} */ each, /** @type {number} */ place) => [place + 1, each.update, each.author, each.update_similarity, each.similarity, ...(cuts.name ? [cuts.scores[place] ?? ""] : []), each.selected ? (shares.get(each.update) ?? 0) : ""])} />
+      plain=${candidates.map((/** @type {any} */ each, /** @type {number} */ place) => [place + 1, each.update ?? "", each.author, each.update_similarity, ...(isSimulated ? [] : [each.similarity]), ...(cuts.name ? [cuts.scores[place] ?? ""] : []), each.selected ? (shares.get(each.update) ?? 0) : ""])} />
     ${said.parents.includes(asker?.update) && html`<p>The client's own newest update, <${Link} id=${asker.update} />, is part of the average, too.</p>`}`;
 }
 
 /** @param {any} said @param {any} evidence @param {any[]} taken @param {any} first @param {any} last */
 function words(said, evidence, taken, first, last) {
   const others = evidence.candidates.length;
-  const who = evidence.asker?.update ? `its update ${brief(evidence.asker.update)}` : "its first model";
+  const who = evidence.asker?.update ? `its update ${brief(evidence.asker.update)}` : said.sequence && !said.attachment ? "its last update" : "its first model";
   const clients = new Set(taken.map((each) => each.author)).size;
   if (!taken.length) return `The client asked with ${who}. ${others === 1 ? "The one model that was compared did not resemble its own enough" : `None of the ${count(others)} models that were compared resembled its own enough`}, so it went on with its own alone.`;
   const gap = first && last ? ` The last one taken resembles it by ${number(last.update_similarity, 2)}, the next would by ${number(first.update_similarity, 2)}: that drop is where the list was cut.` : "";
