@@ -1,6 +1,7 @@
 /** The console: which view is shown, what it shows of the ledger, and whether that is live. */
 import { html, render, useEffect, useReducer, useState } from "./vendor/htm-3.1.1/preact.js";
 import { filter, here, travelled } from "./address.js";
+import { token } from "./api.js";
 import { Find } from "./find.js";
 import { Ledger } from "./ledger.js";
 import { TokenForm } from "./parts.js";
@@ -208,7 +209,7 @@ function Travel() {
 
 function AskToken() {
   return html`<h1>This server asks for a token</h1>
-    <p>${ledger.trouble?.message}. An operator makes one: <code>dag-acfl tokens create NAME --out NAME.token</code>. It is kept in this tab until you close it.</p>
+    <p>${token.get() ? `${ledger.trouble?.message}. ` : ""}An operator makes one: <code>dag-acfl tokens create NAME --out NAME.token</code>. It is kept in this tab until you close it.</p>
     <${TokenForm} label="Token" onToken=${() => void ledger.start()} />`;
 }
 

@@ -132,9 +132,11 @@ def test_where_reading_asks_for_a_token_the_page_does_and_puts_it_into_no_addres
         page.on("request", lambda request: asked.append(request.url))
         page.goto(f"{live.url}/ui/")
         expect(page.get_by_role("heading", level=1)).to_have_text("This server asks for a token")
+        assert page.get_by_role("main").inner_text().count("dag-acfl tokens create") == 1
         page.get_by_label("Token").fill(secret)
         page.get_by_role("button", name="Go on").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Nobody has published yet")
+        expect(page.get_by_text("--token-file NAME.token")).to_be_visible()
         expect(page.get_by_role("status").first).to_have_text("live")
         assert not [url for url in asked if secret in url]
         context.close()

@@ -77,7 +77,8 @@ export function Client({ ledger, one }) {
     <h2>Whom it learnt from</h2>
     ${from.length
       ? html`<${Table} name="learnt-from" caption="Whose updates its models were averaged from, as far as this page holds them." head=${[{ name: "client" }, { name: "cluster" }, { name: "times", number: true }]}
-          rows=${from.map(([author, times]) => [html`<${Author} ledger=${ledger} author=${author} />`, ledger.cluster(author) < 0 ? "–" : ledger.cluster(author) + 1, times])} plain=${from.map(([author, times]) => [author, ledger.cluster(author) + 1, times])} />`
+          rows=${from.map(([author, times]) => [html`<${Author} ledger=${ledger} author=${author} />`, ledger.cluster(author) < 0 ? "–" : ledger.cluster(author) + 1, times])} plain=${from.map(([author, times]) => [author, ledger.cluster(author) + 1, times])} />
+          <p>Why from these, and not from others: the page of each of its updates says it, such as of the newest, <${Link} id=${updates[updates.length - 1].id} />.</p>`
       : html`<p class="quiet">Nobody, in the updates that this page holds.</p>`}
     <h2>Its updates</h2>
     <${Updates} ledger=${ledger} updates=${updates.slice().reverse()} name="updates" caption="Newest first, as far as this page holds them." />`;

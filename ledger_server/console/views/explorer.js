@@ -280,13 +280,17 @@ function Tip({ ledger, update, spot }) {
     if (!held) return;
     const room = /** @type {HTMLElement} */ (held.parentElement).clientWidth;
     held.style.left = `${Math.max(4, Math.min(spot[0] + 14, room - held.clientWidth - 4))}px`;
-    held.style.top = `${spot[1] + 14}px`;
+    const below = spot[1] + 14;
+    const fits = below + held.offsetHeight + 4 <= /** @type {HTMLElement} */ (held.parentElement).clientHeight;
+    held.style.top = `${fits ? below : Math.max(4, spot[1] - 14 - held.offsetHeight)}px`;
   });
   return html`<div class="tip" ref=${box}>
     <b class="mono">${brief(update.id)}</b> by <span class="mono">${authorName(update.author)}</span><br />
     ${update.parents.length ? `learnt from ${numberOf(update.parents.length, "model")}${update.parents.some((each) => ledger.updates.get(each)?.author === update.author) ? ", its own before among them" : ""}` : "the first model"}, ${time(update.at)}<br />
-    ${update.metrics.accuracy === undefined ? "" : `accuracy ${number(update.metrics.accuracy)}`}
-    ${ledger.cluster(update.author) < 0 ? "" : `, cluster ${ledger.cluster(update.author) + 1}`}
+    ${[
+      ...(update.metrics.accuracy === undefined ? [] : [`accuracy ${number(update.metrics.accuracy)}`]),
+      ...(ledger.cluster(update.author) < 0 ? [] : [`cluster ${ledger.cluster(update.author) + 1}`]),
+    ].join(", ")}
   </div>`;
 }
 

@@ -1,5 +1,6 @@
 /** What is going on: figures of the whole ledger, how accuracy went, and what came last. */
 import { html } from "../vendor/htm-3.1.1/preact.js";
+import { token } from "../api.js";
 import { Chart, Empty, Updates } from "../parts.js";
 import { count, isVirtual, number, size } from "../words.js";
 import { issuers } from "./copy.js";
@@ -42,7 +43,7 @@ export function Overview({ ledger }) {
     return html`<h1>Nobody has published yet</h1>
       <${Empty} title="Let a first client take part:">
         <p><code>dag-acfl client init my_client.py</code> writes a client to fill in;</p>
-        <p><code>dag-acfl client run my_client.py --server ${location.origin} --state site-0</code> runs it. This page shows its updates as they come.</p>
+        <p><code>dag-acfl client run my_client.py --server ${location.origin}${token.get() ? " --token-file NAME.token" : ""} --state site-0</code> runs it. This page shows its updates as they come.</p>
       <//>`;
   return html`<h1>Overview</h1>
     <ul class="tiles">
@@ -51,7 +52,7 @@ export function Overview({ ledger }) {
       <${Tile} value=${ledger.clusters?.clusters.length ?? "–"} what=${noun(ledger.clusters?.clusters.length, "cluster")} more=${`modularity ${number(ledger.clusters?.modularity, 2)}`} to="#/clusters" />
       <${Tile} value=${number(accuracy?.mean)} what="accuracy, mean of clients" more=${accuracy ? `± ${number(accuracy.deviation)} between them` : "nobody reports any"} to="#/training" />
       ${ledger.source.kind !== "server" ? html`<${Tile} value=${count(issuers(ledger).length)} what=${`${noun(issuers(ledger).length, "server")} published at`} more="this is a copy" to="#/servers" />` : html`
-      <${Tile} value=${peers.length ? `${reached + 1} of ${peers.length + 1}` : "1"} what=${peers.length ? "servers in touch" : "server, alone"} more=${peers.length ? "as this one sees it" : ""} to="#/servers" />`}
+      <${Tile} value=${peers.length ? `${reached + 1} of ${peers.length + 1}` : ledger.peers ? "1" : "–"} what=${peers.length ? "servers in touch" : ledger.peers ? "server, alone" : "servers"} more=${peers.length ? "as this one sees it" : ""} to="#/servers" />`}
       <${Tile} value=${ledger.costs ? size(ledger.costs.storage_bytes) : "–"} what="stored here" more=${ledger.costs ? `${size(ledger.costs.model_bytes)} a model` : ""} to="#/costs" />
       <${Tile} value=${count(ledger.alarms.length)} what=${noun(ledger.alarms.length, "alarm")} more=${ledger.quarantine?.decisions.length ? `${ledger.quarantine.decisions.length} quarantined or erased` : "nothing quarantined"} to="#/clients" />
     </ul>

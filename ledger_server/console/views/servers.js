@@ -72,7 +72,7 @@ const step = ({ name, url, problem }) =>
 /** @param {{asked: Server, own: string}} properties */
 function Peers({ asked, own }) {
   const rows = asked.peers;
-  return html`<${Table} name="peers" caption=${`As ${asked.name} sees them${asked.public_key === own ? "" : ", asked by this server"}; bytes since its process started.`}
+  return html`<${Table} name="peers" caption=${`As ${asked.name} sees them${asked.public_key === own ? "" : ", asked by this server"}; bytes since its process started, of what ${asked.name} asked and sent by itself, not of what it was asked.`}
       head=${[{ name: "peer" }, { name: "address" }, { name: "state" }, { name: "last heard" }, { name: "updates it has", number: true }, { name: "received from it", number: true }, { name: "sent to it", number: true }, { name: "what went wrong", text: true }]}
       rows=${rows.map((each) => [
         html`<span title=${each.public_key}>${each.name}</span>`, each.url, html`<span class=${state(each) === "in touch" ? "good" : each.is_neighbour ? "bad" : ""}>${state(each)}</span>`,
