@@ -5,7 +5,7 @@ They are as long as there are authors, whom an open ledger lets anybody add to, 
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import islice
+from itertools import accumulate
 from typing import Final, Generic, TypeVar
 
 from starlette.requests import Request
@@ -19,8 +19,9 @@ from ledger_server.publishing import LedgerService
 
 Entry = TypeVar("Entry", bound=Hashable)
 
-MOST_KEPT: Final = 100_000
-"""Entries of a list that are kept, half a KB each; of a longer one the others are made for each list."""
+MOST_KEPT_BYTES: Final = 50_000_000
+"""Of the entries of a list that are kept, 100,000 of half a KB each; of a longer list the others are made for each list.
+Authors make theirs as long as they like, up to 6 KB."""
 
 
 class Listing(Generic[Entry]):
@@ -63,7 +64,10 @@ class Listing(Generic[Entry]):
         texts = {entry: self._texts[entry] for entry in entries if entry in self._texts}
         new = [entry for entry in entries if entry not in texts]
         texts.update(zip(new, self._make(new), strict=True))
-        self._texts = dict(islice(texts.items(), MOST_KEPT))
+        sizes = accumulate(map(len, texts.values()))
+        self._texts = {
+            entry: text for (entry, text), size in zip(texts.items(), sizes, strict=True) if size <= MOST_KEPT_BYTES
+        }
         around = self._around(transactions, entries).model_dump_json().removesuffix("]}")
         text = f"{around}{','.join(map(texts.__getitem__, entries))}]}}"
         return transactions, PackedJson(text.encode(), tag_of(self._service, transactions))

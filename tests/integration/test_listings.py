@@ -44,17 +44,20 @@ def clients(transactions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"newest": each["id"], **{name: each[name] for name in fields}} for _, each in sorted(newest.items())]
 
 
-@pytest.mark.parametrize("most_kept", [listings.MOST_KEPT, 2])
+@pytest.mark.parametrize("most_kept", [listings.MOST_KEPT_BYTES, 500])
 def test_lists_are_those_that_a_walk_over_the_whole_journal_finds_however_often_they_are_asked_for(
     server: Server, monkeypatch: pytest.MonkeyPatch, most_kept: int
 ) -> None:
-    monkeypatch.setattr(listings, "MOST_KEPT", most_kept)
+    monkeypatch.setattr(listings, "MOST_KEPT_BYTES", most_kept)
     rng, ids = random.Random(most_kept), [server.ledger_id]
     for place in range(15):
         if place % 3 != 1:
             known = walked(server)
             assert server.get(v1.TIPS).json()["items"] == tips(known)
             assert server.get(v1.CLIENTS).json()["items"] == clients(known)
+            kept = server.app.state.listings
+            for each in (kept.tips, kept.clients):
+                assert sum(map(len, each._texts.values())) <= most_kept
         update = server.publish(
             parents=[rng.choice(ids)],
             model=model(place),
