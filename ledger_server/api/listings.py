@@ -20,7 +20,7 @@ from ledger_server.publishing import LedgerService
 Entry = TypeVar("Entry", bound=Hashable)
 
 MOST_KEPT_BYTES: Final = 50_000_000
-"""Of the entries of a list that are kept, 100,000 of half a KB each; of a longer list the others are made for each list.
+"""Of a list's entries that are kept, 100,000 of half a KB each; of a longer list the others are made for each list.
 Authors make theirs as long as they like, up to 6 KB."""
 
 
