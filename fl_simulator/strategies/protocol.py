@@ -5,7 +5,7 @@ who takes part (the engine: the same participants for every strategy of a run), 
 how well it does (``metrics``). Rules that each keeps, and the contract tests hold each registered one to them:
 
 * the same world, seed and participants give the same models, to the byte;
-* nothing depends on test samples; only ``oracle`` looks at true clusters;
+* nothing depends on test samples; only oracles look at true clusters;
 * ``personal`` changes nothing, however often it is asked;
 * ``state`` after any round, given to ``restore`` of a new strategy in an equal world, goes on as if nothing had been.
 """

@@ -17,6 +17,8 @@ ASYNCHRONOUS_STRATEGIES: Final = PartRegistry[AsynchronousStrategy](
         "dag-acfl": "fl_simulator.strategies.asynchronous.dag_acfl:AsynchronousDagAcfl",
         "fedasync": "fl_simulator.strategies.asynchronous.fedasync:FedAsync",
         "fedbuff": "fl_simulator.strategies.asynchronous.fedbuff:FedBuff",
+        "oracle-fedasync": "fl_simulator.strategies.asynchronous.oracle:OracleFedAsync",
+        "oracle-fedbuff": "fl_simulator.strategies.asynchronous.oracle:OracleFedBuff",
     },
     group="dag_acfl.asynchronous_strategies",
 )

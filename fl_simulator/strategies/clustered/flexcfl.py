@@ -2,7 +2,8 @@
 
 *Group cold start*: min(alpha k, N) clients, drawn from all, train E′ epochs from the run's first model. Each update is
 described by its cosines to the first k right singular vectors of all of them (EDC), and k-means of these makes the
-groups. A group begins at the mean of its members' models, and their mean update is its direction for ever.
+groups. A group begins at the mean of its members' models; its direction is their mean update, and from then on its
+model's latest step, as the authors' program refreshes it.
 *Client cold start*: everybody else trains like that when it takes part first, and joins the group whose direction has
 the smallest (1 - cosine) / 2. *Rounds* are FedAvg in each group, by samples; the mean of updates of one starting
 model is the mean of the models, so models are averaged. Groups learn apart, as in DAG-ACFL's comparison.
@@ -45,7 +46,7 @@ class FlexCfl(GroupStrategy):
         self._params = params
         self._first = world.initial_model()
         super().__init__(world, np.empty((0, len(self._first)), np.float32))
-        self.directions: Matrix32 = self.models.copy()  # (G, P)
+        self.directions: Matrix32 = self.models.copy()  # (G, P); of each group the latest step that was one
         self.assigned = every(range(world.num_clients), -1)
 
     def round(self, number: int, participants: Clients) -> Traffic:
@@ -61,7 +62,10 @@ class FlexCfl(GroupStrategy):
             self.assigned[joining] = cosines(updates, self.directions).argmax(axis=1)
         groups = self.assigned[participants]
         trained = self.train(participants, groups, round_index=number)
+        before = self.models.copy()
         self.replace_by_means(trained, participants, groups)
+        steps = self.models - before
+        self.directions = np.where(steps.any(axis=1, keepdims=True), steps, self.directions)
         return self.models_moved(trainings)
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:

@@ -32,19 +32,23 @@ def test_groups_begin_at_their_members_mean_and_average_what_they_learn() -> Non
     strategy = STRATEGIES.build("flexcfl", {"clusters": 2}, plane())
     strategy.round(0, EVERYBODY)
     # First trainings: (2, 0), (1, 0), (0, 1.5), (0, 2.5); groups begin at (1.5, 0) and (0, 2).
-    assert strategy.state()["directions"].tolist() == [[1.5, 0], [0, 2]]
     # From there: (2.75, 0), (1.75, 0), (0, 2.5), (0, 3.5).
     assert models(strategy) == [[2.25, 0], [0, 3]]
-    strategy.round(1, np.array([2]))  # half the way from 3 to 3
-    assert models(strategy) == [[2.25, 0], [0, 3]]
-    assert strategy.state()["directions"].tolist() == [[1.5, 0], [0, 2]]
+
+
+def test_a_groups_direction_is_its_latest_step() -> None:
+    strategy = STRATEGIES.build("flexcfl", {"clusters": 2}, plane())
+    strategy.round(0, EVERYBODY)
+    assert strategy.state()["directions"].tolist() == [[0.75, 0], [0, 1]]  # from (1.5, 0) and (0, 2)
+    strategy.round(1, np.array([0, 2]))  # half the way from 2.25 to 4, and from 3 to 3
+    assert strategy.state()["directions"].tolist() == [[0.875, 0], [0, 1]]
 
 
 def test_groups_begin_at_plain_means_and_rounds_count_samples() -> None:
     strategy = STRATEGIES.build("flexcfl", {"clusters": 2}, plane(samples=[3, 1, 1, 1]))
     strategy.round(0, EVERYBODY)
-    assert strategy.state()["directions"][0].tolist() == [1.5, 0]
     assert models(strategy)[0] == [2.5, 0]  # (3 * 2.75 + 1.75) / 4
+    assert strategy.state()["directions"][0].tolist() == [1, 0]  # from (1.5, 0)
 
 
 def test_who_joins_later_takes_the_direction_that_is_most_like_its_own() -> None:
@@ -59,7 +63,7 @@ def test_who_joins_later_takes_the_direction_that_is_most_like_its_own() -> None
     # They train twice: once from the run's first model to know where they belong, once from their group's.
     assert traffic.up == traffic.down == 4 * world.model_bytes
     assert models(strategy) == [[5.5, 0.5], [0.5, 5.5]]
-    assert strategy.state()["directions"].tolist() == directions.tolist()
+    assert strategy.state()["directions"].tolist() == [[-2.5, 0.5], [0.5, -2.5]]
     # Who learns nothing resembles nothing, and has to go somewhere.
     strategy.round(4, np.array([4]))
     assert strategy.groups().tolist() == [-1, -1, 1, 0, 0]
