@@ -9,7 +9,7 @@ from typing import Final
 import pandas as pd
 
 from fl_simulator.config.experiment import Experiment
-from fl_simulator.report import RUN, page, read_tables
+from fl_simulator.report import RUN, page, paired_differences, read_tables, to_markdown
 from fl_simulator.run.folder import CLIENTS, SUMMARY
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -57,15 +57,27 @@ def read_reported(folder: Path, name: str) -> pd.DataFrame:
     return pd.read_csv(folder / "reported" / f"{name}.csv", comment="#", na_values="-")
 
 
-def describe_runs(summary: pd.DataFrame) -> str:
+def describe_runs(summary: pd.DataFrame, what: str = "Test accuracy") -> str:
     """What a table of accuracies is made of: after how many rounds, how pixels are scaled, which seeds."""
     rounds = ", ".join(f"{each:,}" for each in sorted(summary.rounds.unique()))
     pixels = ", ".join(_PIXELS.get(each, each) for each in summary.pixels.unique())
     seeds = ", ".join(str(each) for each in sorted(summary.seed.unique()))
     return (
-        f"Test accuracy after {rounds} rounds, pixels {pixels}, seeds {seeds}: mean ± standard deviation over seeds "
+        f"{what} after {rounds} rounds, pixels {pixels}, seeds {seeds}: mean ± standard deviation over seeds "
         "(how many)."
     )
+
+
+def difference_table(summary: pd.DataFrame, other: str) -> list[str]:
+    """Paragraphs: how far each method is from another one, seed by seed; none where no method has two seeds."""
+    if summary.seed.nunique() < 2:
+        return []
+    which = "mean of the last five evaluations" if "accuracy_last_5" in summary else "last evaluation"
+    methods = [method for method in summary.method.unique() if method != other]
+    return [
+        f"**Differences from {other}** on the same seeds, {which}: mean, its 95 % confidence interval, how many.",
+        to_markdown(paired_differences(summary, dict.fromkeys(methods, other)).drop(columns="against")),
+    ]
 
 
 def node_table(summary: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:

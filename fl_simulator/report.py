@@ -10,7 +10,8 @@ extra ``report`` and are loaded where they are used.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
@@ -32,6 +33,11 @@ CURVE: Final = ("round", "virtual_time_s", "accuracy", "loss")
 MOST_POINTS: Final = 50
 """Rounds that ``curves.csv`` keeps of a run."""
 _LAST: Final = 5
+_STUDENT_T: Final = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+)
+"""Its 97.5 % quantile at 1, 2, … degrees of freedom; with more than 20 an interval is a little too wide."""
 _DASHES: Final = ("-", (0, (5, 1.5)), (0, (1, 1.2)))
 
 
@@ -156,6 +162,46 @@ def accuracy_table(
         cells.setdefault(method, {})[f"{setting}, γ {share:g}" if shares else setting] = text
     table = load_pandas().DataFrame.from_dict(cells, orient="index").fillna("-")
     return table.rename_axis("method").reset_index()
+
+
+def paired_differences(
+    summary: "DataFrame", against: Mapping[str, str], *, column: str = "accuracy_last_5", digits: int = 4
+) -> "DataFrame":
+    """How far methods are from others on the same seeds, whose draws both had: clients, samples and first models.
+
+    Args:
+        summary: Of ``summarise_runs``.
+        against: Of each method, from which other one.
+        column: Whose differences; ``accuracy`` where the summary lacks it.
+        digits: Of each number.
+
+    Returns:
+        A row for each pair, a column for each setting: the mean over seeds, in brackets its 95 % confidence interval by
+        Student's t (nothing can be said of one seed), and how many seeds; a dash where no seed has both.
+    """
+    column = column if column in summary else "accuracy"
+    values = summary.pivot_table(column, index=[*RUN[:2], "seed"], columns="method", sort=False)
+    shares = len(summary.participation.unique()) > 1
+    rows = []
+    for method, other in against.items():
+        row = {"method": method, "against": other}
+        for (setting, share), seeds in values.groupby(level=list(RUN[:2]), sort=False):
+            there = {method, other} <= set(seeds.columns)
+            differences = (seeds[method] - seeds[other]).dropna().tolist() if there else []
+            row[f"{setting}, γ {share:g}" if shares else setting] = _mean_and_interval(differences, digits)
+        rows.append(row)
+    return load_pandas().DataFrame(rows)
+
+
+def _mean_and_interval(values: Sequence[float], digits: int) -> str:
+    """``+0.0123 [0.0100, 0.0146] (5)``."""
+    if not values:
+        return "-"
+    mean, count = statistics.fmean(values), len(values)
+    if count == 1:
+        return f"{mean:+.{digits}f} (1)"
+    half = _STUDENT_T[min(count - 1, len(_STUDENT_T)) - 1] * statistics.stdev(values) / math.sqrt(count)
+    return f"{mean:+.{digits}f} [{mean - half:.{digits}f}, {mean + half:.{digits}f}] ({count})"
 
 
 def to_markdown(table: "DataFrame", digits: int = 3) -> str:

@@ -13,7 +13,15 @@ from pathlib import Path
 import pandas as pd
 
 from experiments import reporting
-from experiments.reporting import describe_runs, graph_table, node_table, read_reported, read_run_facts, update_reports
+from experiments.reporting import (
+    describe_runs,
+    difference_table,
+    graph_table,
+    node_table,
+    read_reported,
+    read_run_facts,
+    update_reports,
+)
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import (
     RUN,
@@ -40,6 +48,8 @@ EXPERIMENTS = (
 )
 WITH_GRAPHS = ("mnist_100", "mnist_1000", "interclique")
 KEYS = ["setting", "method"]
+OURS = "D-Cliques"
+"""The method that all others are compared with."""
 
 
 def refresh(name: str) -> None:
@@ -69,6 +79,7 @@ def tables(name: str) -> list[str]:
         f"{describe_runs(summary)} Each run's value is the mean over its nodes."
         + (" Below it: [D-Cliques] Sec. 2.2, central training." if len(paper) else ""),
         to_markdown(accuracy_table(summary, paper)),
+        *(difference_table(summary, OURS) if OURS in set(summary.method) else []),
         "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
         to_markdown(node_table(summary, KEYS), digits=4),
     ]

@@ -15,6 +15,7 @@ import pandas as pd
 from experiments import reporting
 from experiments.reporting import (
     describe_runs,
+    difference_table,
     graph_table,
     node_table,
     read_clients,
@@ -29,6 +30,7 @@ from fl_simulator.report import (
     draw_curves,
     keep_tables,
     mean_and_spread,
+    paired_differences,
     read_results,
     summarise_runs,
     to_markdown,
@@ -40,12 +42,15 @@ EXPERIMENTS = (
     "table_2_mnist_small",
     "table_2_fashion_small",
     "disruption",
+    "virtual_teacher",
     "table_2_mnist",
     "table_2_fashion",
     "table_2_emnist",
 )
 BASELINE, REFERENCE = "DecHetero", "Centralised"
 """Whose accuracy is the zero of Table III, and the whole of Table IV."""
+SOFTENED = {f"{method}, β {beta}": method for method in ("DecDiff", "DecHetero") for beta in ("0.95", "0.9")}
+"""Methods with the virtual teacher, and the same without."""
 SHARES = (50, 80, 90, 95)
 KEYS = ["setting", "method"]
 REPORTED_ROUNDS = 1000
@@ -97,6 +102,8 @@ def draw_nodes(clients: pd.DataFrame, path: Path) -> None:
 def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     summary = pd.read_csv(RESULTS / name / "summary.csv")
+    if name == "virtual_teacher":
+        return teacher_tables(summary)
     paper = reported_accuracy() if name.startswith("table_2") else None
     noise = [name for name in ("accuracy", "best_accuracy", "accuracy_last_5") if name in summary]
     parts = [
@@ -105,6 +112,7 @@ def tables(name: str) -> list[str]:
         to_markdown(accuracy_table(summary, paper)),
         "**One round is noisy.** The last evaluated round, the best one, and the mean of the last five where kept.",
         to_markdown(summary.groupby(KEYS, sort=False)[noise].mean().reset_index(), digits=4),
+        *difference_table(summary, BASELINE),
         "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
         to_markdown(node_table(summary, KEYS), digits=4),
     ]
@@ -120,6 +128,16 @@ def tables(name: str) -> list[str]:
         to_markdown(graph_table(summary, KEYS).dropna().reset_index()),
     ]
     return parts
+
+
+def teacher_tables(summary: pd.DataFrame) -> list[str]:
+    """What the virtual teacher adds, by the local epochs between two averages."""
+    return [
+        f"{describe_runs(summary, 'Mean of the last five evaluations')} Each run's value is the mean over its nodes.",
+        to_markdown(accuracy_table(summary, column="accuracy_last_5")),
+        "**What the virtual teacher adds**, on the same seeds: the mean, its 95 % confidence interval, how many seeds.",
+        to_markdown(paired_differences(summary, SOFTENED)),
+    ]
 
 
 def gains(summary: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:

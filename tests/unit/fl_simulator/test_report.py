@@ -13,6 +13,7 @@ from fl_simulator.report import (
     draw_curves,
     mean_and_spread,
     missing_runs,
+    paired_differences,
     read_results,
     summarise_runs,
     thin_curves,
@@ -137,6 +138,21 @@ def test_cells_are_mean_spread_and_seeds() -> None:
     assert mean_and_spread(pandas.Series([0.5, 0.7])) == "0.6000 ± 0.1414 (2)"
     assert mean_and_spread(pandas.Series([0.5])) == "0.5000 (1)"
     assert mean_and_spread(pandas.Series([float("nan")])) == "-"
+
+
+def test_differences_are_taken_seed_by_seed(tmp_path: Path) -> None:
+    """Of three seeds B is 0.1, 0.2 and 0.3 above A: 0.2, and by Student's t 4.303 · 0.1 / √3 = 0.2484 either way."""
+    for seed, (a, b) in enumerate([(0.5, 0.6), (0.1, 0.3), (0.3, 0.6)]):
+        write_run(tmp_path, a, method="A", seed=seed)
+        write_run(tmp_path, b, method="B", seed=seed)
+    write_run(tmp_path, 0.9, method="A", seed=3)  # B is not there
+    write_run(tmp_path, 0.7, method="C", seed=0)
+    table = paired_differences(summarise_runs(read_results(tmp_path)), {"B": "A", "C": "A", "A": "D"})
+    assert table.to_dict("list") == {
+        "method": ["B", "C", "A"],
+        "against": ["A", "A", "D"],
+        "S": ["+0.2000 [-0.0484, 0.4484] (3)", "+0.2000 (1)", "-"],
+    }
 
 
 def test_reported_numbers_stand_below(tmp_path: Path) -> None:
