@@ -127,6 +127,7 @@ class World:
         round_index: int | Sequence[int],
         epochs: int | None = None,
         proximal: float = 0.0,
+        towards: Matrix32 | None = None,
     ) -> None:
         """Train row k in place on the training samples of ``clients[k]``; an attacker's is what it makes of it.
 
@@ -138,6 +139,7 @@ class World:
             epochs: Instead of E, or of as many steps as the scenario asks for; such a training is handed in to nobody
                 as it is, so an attacker leaves it.
             proximal: FedProx's µ.
+            towards: What its term pulls each row towards, shape ``(K, P)``; None: the row as it came in.
         """
         passes, steps = (self.training.epochs, self.training.steps) if epochs is None else (epochs, 0)
         numbers = [round_index] * len(clients) if isinstance(round_index, int) else round_index
@@ -147,7 +149,7 @@ class World:
         ]
         starts = models.copy() if self.attack is not None and epochs is None else None
         with self.stopwatch.measure("training"):
-            self.trainer.train(models, tasks, proximal=proximal)
+            self.trainer.train(models, tasks, proximal=proximal, towards=towards)
         if self.attack is not None and starts is not None:
             self.attack.hand_in_all([*map(int, clients)], starts, models, round_indices=numbers)
 

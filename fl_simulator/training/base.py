@@ -84,7 +84,9 @@ class PopulationTrainer(ABC):
         """A new model, shape ``(P,)``; ``rng`` decides it, and ``gain`` multiplies its weights."""
         return init_parameters(self._factory, self._layout, rng, init=self._common.init, gain=gain)
 
-    def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
+    def train(
+        self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0, towards: Matrix32 | None = None
+    ) -> None:
         """Train row k of ``models`` in place by ``tasks[k]``; see ``Trainer``.
 
         Raises:
@@ -95,7 +97,8 @@ class PopulationTrainer(ABC):
             raise ShapeMismatchError(
                 f"models of shape {models.shape} do not lie row by row; training needs C-contiguous"
             )
-        self._train(torch.from_numpy(models), tasks, proximal)
+        anchors = torch.from_numpy(models if towards is None else towards) if proximal else None
+        self._train(torch.from_numpy(models), tasks, proximal, anchors)
 
     def gradients(self, models: Matrix32, tasks: Sequence[Task]) -> Matrix32:
         """The loss's gradient at each row over its task's first batch, shape ``(K, P)``; see ``Trainer``.
@@ -109,8 +112,8 @@ class PopulationTrainer(ABC):
         return found
 
     @abstractmethod
-    def _train(self, rows: Tensor, tasks: Sequence[Task], proximal: float) -> None:
-        """Train rows ``(K, P)`` in place."""
+    def _train(self, rows: Tensor, tasks: Sequence[Task], proximal: float, anchors: Tensor | None) -> None:
+        """Train rows ``(K, P)`` in place; ``anchors`` are w0 of the proximal term, perhaps the rows themselves."""
 
     @abstractmethod
     def _differentiate(self, rows: Tensor, tasks: Sequence[Task], gradients: Tensor) -> None:

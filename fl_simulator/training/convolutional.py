@@ -41,13 +41,13 @@ class ConvolutionalTrainer(PopulationTrainer):
         )
         self._by_autograd = [each.name for each in self._layout.tensors if each.name.startswith("conv")]
 
-    def _train(self, rows: Tensor, tasks: Sequence[Task], proximal: float) -> None:
+    def _train(self, rows: Tensor, tasks: Sequence[Task], proximal: float, anchors: Tensor | None) -> None:
         work = [task.num_passed(self._recipe.batch_size) for task in tasks]
         most_work_first = sorted(range(len(tasks)), key=lambda k: -work[k])
 
         @torch.no_grad()
         def train(place: int) -> None:
-            self._train_one(rows[place], tasks[place], proximal)
+            self._train_one(rows[place], tasks[place], proximal, None if anchors is None else anchors[place])
 
         self._workers.share(train, [place for place in most_work_first if work[place]])
 
@@ -80,10 +80,13 @@ class ConvolutionalTrainer(PopulationTrainer):
             tensors[name].requires_grad_()
         return tensors
 
-    def _train_one(self, row: Tensor, task: Task, proximal: float) -> None:
+    def _train_one(self, row: Tensor, task: Task, proximal: float, anchor: Tensor | None) -> None:
+        received = None
+        if anchor is not None:
+            received = {name: each.unsqueeze(0) for name, each in self._on_device(anchor.clone()).items()}
         tensors = self._differentiable(row)
         stack = {name: tensor.detach().unsqueeze(0) for name, tensor in tensors.items()}
-        steps = stacked_optimizer(self._recipe, stack, proximal=proximal)
+        steps = stacked_optimizer(self._recipe, stack, proximal=proximal, received=received)
         for batch in task.batches(self._recipe.batch_size, self._seeds):
             deltas, values, others = self._backpropagate(tensors, batch, steps.scale / len(batch))
             steps.begin_step()

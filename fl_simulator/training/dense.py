@@ -52,14 +52,14 @@ class DenseTrainer(PopulationTrainer):
             evaluated_models=max(1, _EVALUATED_OUTPUTS // self._outputs),
         )
 
-    def _train(self, rows: Tensor, tasks: Sequence[Task], proximal: float) -> None:
+    def _train(self, rows: Tensor, tasks: Sequence[Task], proximal: float, anchors: Tensor | None) -> None:
         steps = np.array([task.num_steps(self._recipe.batch_size) for task in tasks], dtype=np.int64)
         longest_first = np.argsort(-steps, kind="stable")
         chosen = longest_first[: np.count_nonzero(steps)]
 
         @torch.no_grad()
         def train(places: NDArray[np.int64]) -> None:
-            self._train_chunk(rows, places, [tasks[place] for place in places], proximal=proximal)
+            self._train_chunk(rows, anchors, places, [tasks[place] for place in places], proximal=proximal)
 
         chunks = self._chunks(len(chosen))
         self._workers.share(train, [chosen[at : at + size] for at, size in chunks])
@@ -91,7 +91,15 @@ class DenseTrainer(PopulationTrainer):
         edges = [num_rows * part // count for part in range(count + 1)]
         return [(low, high - low) for low, high in pairwise(edges)]
 
-    def _train_chunk(self, rows: Tensor, places: NDArray[np.int64], tasks: Sequence[Task], *, proximal: float) -> None:
+    def _train_chunk(
+        self,
+        rows: Tensor,
+        anchors: Tensor | None,
+        places: NDArray[np.int64],
+        tasks: Sequence[Task],
+        *,
+        proximal: float,
+    ) -> None:
         """Train the rows at ``places``, which stand in the order of their steps, the most first."""
         source = unflatten(self._layout, rows)
         at: Tensor | slice = torch.from_numpy(places)
@@ -104,7 +112,7 @@ class DenseTrainer(PopulationTrainer):
         if is_in_place:  # as of rows that have equally much to do: nothing is copied
             at = slice(int(places[0]), int(places[-1]) + 1)
         stack = {name: view[at].to(self._device, self._dtype) for name, view in source.items()}
-        steps = stacked_optimizer(self._recipe, stack, proximal=proximal)
+        steps = stacked_optimizer(self._recipe, stack, proximal=proximal, received=self._received(anchors, at))
         schedule = self._schedule(tasks, scale=steps.scale)
         for step in range(schedule.order.shape[1]):
             deltas, values = self._backpropagate(stack, schedule, step)
@@ -115,6 +123,13 @@ class DenseTrainer(PopulationTrainer):
         if not is_in_place:
             for name, view in source.items():
                 view[at] = stack[name].to(view.device, view.dtype)
+
+    def _received(self, anchors: Tensor | None, at: Tensor | slice) -> dict[str, Tensor] | None:
+        """A copy of what the proximal term pulls these rows towards."""
+        if anchors is None:
+            return None
+        views = unflatten(self._layout, anchors)
+        return {name: view[at].to(self._device, self._dtype, copy=True) for name, view in views.items()}
 
     def _backpropagate(
         self, stack: Mapping[str, Tensor], schedule: "_Schedule", step: int

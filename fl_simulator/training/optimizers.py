@@ -31,9 +31,8 @@ Stack = Mapping[str, Tensor]
 class StackedOptimizer(ABC):
     """What becomes of gradients; its state begins with it, and it steps with all rows or with the first of them."""
 
-    def __init__(self, recipe: Recipe, stack: Stack, *, proximal: float) -> None:
-        self._recipe, self._stack, self._proximal = recipe, stack, proximal
-        self._received = {name: tensor.clone() for name, tensor in stack.items()} if proximal else None
+    def __init__(self, recipe: Recipe, stack: Stack, *, proximal: float, received: Stack | None) -> None:
+        self._recipe, self._stack, self._proximal, self._received = recipe, stack, proximal, received
 
     @property
     def scale(self) -> float:
@@ -90,8 +89,8 @@ class PlainDescent(StackedOptimizer):
 class MomentumSgd(StackedOptimizer):
     """v ← m v + g, w ← w - η v, as ``torch.optim.SGD`` has it; what is kept is -η v."""
 
-    def __init__(self, recipe: Recipe, stack: Stack, *, proximal: float) -> None:
-        super().__init__(recipe, stack, proximal=proximal)
+    def __init__(self, recipe: Recipe, stack: Stack, *, proximal: float, received: Stack | None) -> None:
+        super().__init__(recipe, stack, proximal=proximal, received=received)
         self._velocity = {name: torch.empty_like(tensor, requires_grad=False) for name, tensor in stack.items()}
         self._kept, self._begun = 0.0, False
 
@@ -123,8 +122,8 @@ class MomentumSgd(StackedOptimizer):
 class AdamWDescent(StackedOptimizer):
     """Adam with decoupled weight decay, as ``torch.optim.AdamW`` has it."""
 
-    def __init__(self, recipe: Recipe, stack: Stack, *, proximal: float) -> None:
-        super().__init__(recipe, stack, proximal=proximal)
+    def __init__(self, recipe: Recipe, stack: Stack, *, proximal: float, received: Stack | None) -> None:
+        super().__init__(recipe, stack, proximal=proximal, received=received)
         self._first = {name: torch.zeros_like(tensor, requires_grad=False) for name, tensor in stack.items()}
         self._second = {name: torch.zeros_like(tensor, requires_grad=False) for name, tensor in stack.items()}
         self._steps = 0
@@ -175,8 +174,17 @@ class AdamWDescent(StackedOptimizer):
                     yield slice(row, row + 1), slice(low, low + several)
 
 
-def stacked_optimizer(recipe: Recipe, stack: Stack, *, proximal: float) -> StackedOptimizer:
-    """The recipe's optimiser for these rows, with nothing behind it."""
+def stacked_optimizer(
+    recipe: Recipe, stack: Stack, *, proximal: float = 0.0, received: Stack | None = None
+) -> StackedOptimizer:
+    """The recipe's optimiser for these rows, with nothing behind it.
+
+    Args:
+        recipe: How it steps.
+        stack: Stepped in place.
+        proximal: µ.
+        received: w0 of the proximal term, a tensor for each of the stack; None: there is no such term.
+    """
     if recipe.optimizer == "adamw":
-        return AdamWDescent(recipe, stack, proximal=proximal)
-    return (MomentumSgd if recipe.momentum else PlainDescent)(recipe, stack, proximal=proximal)
+        return AdamWDescent(recipe, stack, proximal=proximal, received=received)
+    return (MomentumSgd if recipe.momentum else PlainDescent)(recipe, stack, proximal=proximal, received=received)

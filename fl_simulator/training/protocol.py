@@ -109,14 +109,16 @@ class Trainer(Protocol):
         """
         ...
 
-    def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
+    def train(
+        self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0, towards: Matrix32 | None = None
+    ) -> None:
         """Train ``models`` in place: row k by ``tasks[k]``.
 
         Args:
             models: Shape ``(K, P)``, C-contiguous float32; overwritten.
             tasks: K of them.
-            proximal: FedProx's µ (Li et al., MLSys 2020, Eq. 2): adds µ (w - w0) to each gradient, where w0 is the row
-                as it came in. 0: none of it.
+            proximal: FedProx's µ (Li et al., MLSys 2020, Eq. 2): adds µ (w - w0) to each gradient. 0: none of it.
+            towards: w0 of each row, shape ``(K, P)``; None: the row as it came in.
         """
         ...
 

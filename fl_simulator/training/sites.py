@@ -160,13 +160,16 @@ class SiteTrainers:
             raise ScenarioError("a client's own file has no gain: leave strategy.gain out")
         return self._initial.copy()
 
-    def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
+    def train(
+        self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0, towards: Matrix32 | None = None
+    ) -> None:
         """Train row k in place, by the trainer of the site whose samples ``tasks[k]`` names.
 
         Raises:
             ScenarioError: A proximal term or a number of steps is asked for, which a trainer does not know.
             TrainerFailedError: The file's own code fails; the message names the line.
         """
+        del towards  # of a proximal term
         if proximal or any(task.steps for task in tasks):
             raise ScenarioError("a client's own file trains for epochs and its own loss: leave steps and fedprox out")
         for row, task in enumerate(tasks):

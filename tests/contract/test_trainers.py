@@ -179,7 +179,7 @@ def test_training_together_is_training_one_after_the_other(
     ],
 )
 def test_whatever_the_recipe_together_is_one_after_the_other(name: str, population: Population, recipe: Recipe) -> None:
-    """Of one row and of some, with FedProx and without, and by steps that end within an epoch."""
+    """Of one row and of some, with FedProx, with Ditto's pull and without, and by steps that end within an epoch."""
     batched = build(name, population, precision="float64", recipe=recipe)
     sequential = build(name, population, precision="float64", recipe=recipe, backend="sequential")
     together = models_for(batched)
@@ -188,9 +188,10 @@ def test_whatever_the_recipe_together_is_one_after_the_other(name: str, populati
     for trainer, models in ((batched, together), (sequential, alone)):
         trainer.train(models, steps)
         trainer.train(models[1:2], steps[1:2], proximal=0.3)
+        trainer.train(models, steps, proximal=0.2, towards=start[::-1].copy())
     np.testing.assert_allclose(batched.gradients(start, steps), sequential.gradients(start, steps), rtol=0, atol=1e-6)
     batched.close()
-    np.testing.assert_allclose(together, alone, rtol=1e-6, atol=1e-7)  # a row's own rounding to float32, twice
+    np.testing.assert_allclose(together, alone, rtol=1e-6, atol=1e-7)  # a row's own rounding to float32, three times
     assert_same_but_for_rounding(together, alone, start)
 
 

@@ -28,9 +28,11 @@ class PointTrainer:
     def initial(self, rng: np.random.Generator, *, gain: float = 1.0) -> Vector32:
         return gain * rng.uniform(-self.spread, self.spread, self.points.shape[1]).astype(np.float32)
 
-    def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
+    def train(
+        self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0, towards: Matrix32 | None = None
+    ) -> None:
         for number, task in enumerate(tasks):
-            received = models[number].copy()
+            received = (models if towards is None else towards)[number].copy()
             for _ in range(task.steps or task.epochs):
                 pull = self.points[task.samples].mean(axis=0) - models[number]
                 models[number] += self.rate * (pull - proximal * (models[number] - received))

@@ -29,10 +29,10 @@ class SequentialTrainer(PopulationTrainer):
         with torch.random.fork_rng(devices=[]):
             self._module = factory().to(self._device, self._dtype)
 
-    def _train(self, rows: Tensor, tasks: Sequence[Task], proximal: float) -> None:
+    def _train(self, rows: Tensor, tasks: Sequence[Task], proximal: float, anchors: Tensor | None) -> None:
         with one_torch_thread():
-            for row, task in zip(rows, tasks, strict=True):
-                self._train_one(row, task, proximal)
+            for number, (row, task) in enumerate(zip(rows, tasks, strict=True)):
+                self._train_one(row, task, proximal, None if anchors is None else anchors[number].clone())
 
     def _differentiate(self, rows: Tensor, tasks: Sequence[Task], gradients: Tensor) -> None:
         with one_torch_thread():
@@ -52,11 +52,12 @@ class SequentialTrainer(PopulationTrainer):
         for part in places:
             yield judge(self._module(self._taken(part)), self._labels[part])
 
-    def _train_one(self, row: Tensor, task: Task, proximal: float) -> None:
+    def _train_one(self, row: Tensor, task: Task, proximal: float, anchor: Tensor | None) -> None:
         self._load(row)
         self._module.train()
-        parameters = list(self._module.parameters())
-        received = [parameter.detach().clone() for parameter in parameters] if proximal else []
+        named = dict(self._module.named_parameters())
+        parameters = list(named.values())
+        received = [] if anchor is None else [unflatten(self._layout, anchor)[name] for name in named]
         optimizer = _optimizer(self._recipe, parameters)
         for batch in task.batches(self._recipe.batch_size, self._seeds):
             optimizer.zero_grad()

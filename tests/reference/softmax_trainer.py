@@ -32,10 +32,12 @@ class SoftmaxTrainer:
         drawn[self.classes :] *= gain
         return drawn
 
-    def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
-        for row, task in zip(models, tasks, strict=True):
+    def train(
+        self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0, towards: Matrix32 | None = None
+    ) -> None:
+        anchors = (models if towards is None else towards).astype(np.float64)
+        for row, task, start in zip(models, tasks, anchors, strict=True):
             model = row.astype(np.float64)
-            start = model.copy()
             for batch in task.batches(self.batch_size, self.seeds):
                 gradient = np.mean([self._gradient(model, sample) for sample in batch], axis=0)
                 model -= self.learning_rate * (gradient + proximal * (model - start))

@@ -169,9 +169,9 @@ layers_of = st.sampled_from([(3, 2), (4, 5, 3), (2, 4, 3, 2)])
 
 
 @settings(max_examples=60, deadline=None)
-@given(clients, recipes, layers_of, st.sampled_from([0.0, 0.5]))
+@given(clients, recipes, layers_of, st.sampled_from([0.0, 0.5]), st.sampled_from(["its own", "another's"]))
 def test_a_stack_trains_each_model_as_autograd_trains_it_alone(
-    asked: list[tuple[int, int, int]], recipe: Recipe, layers: tuple[int, ...], proximal: float
+    asked: list[tuple[int, int, int]], recipe: Recipe, layers: tuple[int, ...], proximal: float, anchors: str
 ) -> None:
     """In float64: a moment of AdamW that is rounding alone would be a step as long as any."""
     rng = np.random.default_rng(11)
@@ -186,6 +186,7 @@ def test_a_stack_trains_each_model_as_autograd_trains_it_alone(
     alone = models.copy()
     np.testing.assert_allclose(stacked.gradients(models, tasks), twin.gradients(models, tasks), rtol=0, atol=1e-6)
     assert models.tobytes() == alone.tobytes()
-    stacked.train(models, tasks, proximal=proximal)
-    twin.train(alone, tasks, proximal=proximal)
+    towards = models[::-1].copy() if anchors == "another's" else None
+    stacked.train(models, tasks, proximal=proximal, towards=towards)
+    twin.train(alone, tasks, proximal=proximal, towards=towards)
     np.testing.assert_allclose(models, alone, rtol=0, atol=1e-6)  # a row's own rounding to float32
