@@ -12,6 +12,7 @@ partitions are equal values. networkx is imported here only, and only when Louva
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import comb
 from typing import TypeAlias
 
 from fl_core.types import AuthorId
@@ -146,6 +147,27 @@ def misclassified(partition: Partition, truth: Mapping[AuthorId, int | str]) -> 
         KeyError: an author without a true cluster.
     """
     return sum(len(group) - max(Counter(truth[author] for author in group).values()) for group in partition)
+
+
+def adjusted_rand_index(partition: Partition, truth: Mapping[AuthorId, int | str]) -> float:
+    """How far two authors are together in a community just where they share a true cluster (Hubert & Arabie, 1985).
+
+    1 for the true clusters, 0 in the mean for communities drawn at random; splitting a true cluster costs as well.
+
+    Raises:
+        KeyError: an author without a true cluster.
+    """
+    shared = Counter((number, truth[author]) for number, group in enumerate(partition) for author in group)
+    clusters: Counter[int | str] = Counter()
+    for (_, cluster), count in shared.items():
+        clusters[cluster] += count
+    total = sum(clusters.values())
+    both, found, true = (
+        sum(comb(count, 2) for count in counts) for counts in (shared.values(), map(len, partition), clusters.values())
+    )
+    by_chance = found * true / comb(total, 2) if total > 1 else 0.0
+    most = (found + true) / 2
+    return 1.0 if most == by_chance else (both - by_chance) / (most - by_chance)
 
 
 def mean_satisfaction(rates: Sequence[float | None]) -> float | None:

@@ -17,13 +17,16 @@ class Share:
         train: Samples to train on, shape ``(n,)``, at least one.
         test: Samples to be tested on, shape ``(m,)``, none of them in ``train``.
         cluster: The client's true cluster, from 0.
-        quarter_turns: By how many quarters of a turn its images are turned, counter-clockwise, 0 to 3.
+        quarter_turns: By how many quarters of a turn its images are turned, counter-clockwise, 0 to 3; one number for
+            all, or one for each, those to train on first.
+        labels: What it calls its samples, those to train on first; None: as the data set does.
     """
 
     train: NDArray[np.int64]
     test: NDArray[np.int64]
     cluster: int = 0
-    quarter_turns: int = 0
+    quarter_turns: int | NDArray[np.int64] = 0
+    labels: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,12 +105,12 @@ def gather(
 
     Raises:
         PartitionError: A client has nothing to train on, is tested on what it trains on, or does not fit a common
-            test: it has test samples of its own, or turned images.
+            test: it has test samples of its own, turned images, or other labels.
     """
     train: list[NDArray[np.int64]] = []
     test: list[NDArray[np.int64]] = []
     parts: list[NDArray[np.float32]] = []
-    places: list[NDArray[np.int64]] = []
+    names: list[NDArray[np.int64]] = []
     start = 0
     for client, share in enumerate(shares):
         if len(share.train) == 0:
@@ -116,16 +119,19 @@ def gather(
             raise PartitionError(f"client {client} would be tested on samples that it trains on")
         if common_test is not None and len(share.test):
             raise PartitionError(f"client {client} has test samples of its own, and the test is common")
-        if common_test is not None and share.quarter_turns:
-            raise PartitionError(f"client {client} has its images turned, and the common test has not: test on its own")
+        if common_test is not None and (share.labels is not None or np.any(share.quarter_turns)):
+            raise PartitionError(
+                f"client {client} has its images turned or calls them otherwise, and the common test does not: "
+                'say data.test = "own"'
+            )
         mine = np.concatenate([share.train, share.test])
         parts.append(_turned(images[mine], share.quarter_turns))
-        places.append(mine)
+        names.append(labels[mine] if share.labels is None else share.labels)
         middle, end = start + len(share.train), start + len(mine)
         train.append(np.arange(start, middle))
         test.append(np.arange(middle, end))
         start = end
-    own_labels = labels[np.concatenate(places)]
+    own_labels = np.concatenate(names)
     if common_test is not None:
         parts.append(_turned(common_test[0], 0))
         own_labels = np.concatenate([own_labels, common_test[1]])
@@ -174,6 +180,13 @@ def standardised(population: Population) -> Population:
     return population
 
 
-def _turned(images: NDArray[np.uint8] | NDArray[np.float32], quarter_turns: int) -> NDArray[np.float32]:
+def _turned(
+    images: NDArray[np.uint8] | NDArray[np.float32], quarter_turns: int | NDArray[np.int64]
+) -> NDArray[np.float32]:
     values = images.astype(np.float32) / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32)
-    return np.ascontiguousarray(np.rot90(values, quarter_turns, axes=(-2, -1))) if quarter_turns else values
+    if isinstance(quarter_turns, int):
+        return np.ascontiguousarray(np.rot90(values, quarter_turns, axes=(-2, -1))) if quarter_turns else values
+    for turns in np.unique(quarter_turns[quarter_turns > 0]):
+        some = quarter_turns == turns
+        values[some] = np.rot90(values[some], int(turns), axes=(-2, -1))
+    return values

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fl_core.clusters import (
     Approvals,
     Partition,
+    adjusted_rand_index,
     as_partition,
     find_clusters,
     mean_satisfaction,
@@ -68,4 +69,5 @@ def _judge(partition: Partition, truth: Mapping[AuthorId, int]) -> Figures:
         "communities": len(partition),
         "purity": purity(partition, truth),
         "misclassified": misclassified(partition, truth),
+        "adjusted_rand": adjusted_rand_index(partition, truth),
     }

@@ -22,7 +22,10 @@ from fl_simulator.run.record import RoundRecord
 from fl_simulator.strategies.asynchronous.protocol import AsynchronousStrategy
 from fl_simulator.strategies.protocol import Figures, Reporting, Strategy
 
-_BY_TRUE_CLUSTERS: Final = ("purity", "misclassified", "satisfaction", "satisfaction_min", "cross_cluster_rate")
+_BY_TRUE_CLUSTERS: Final = (
+    *("purity", "misclassified", "adjusted_rand"),
+    *("satisfaction", "satisfaction_min", "cross_cluster_rate"),
+)
 
 
 def record_of(

@@ -43,6 +43,7 @@ class RoundRecord:
         communities: Louvain's, or the groups that a method names.
         purity: Share of clients whose true cluster is the most frequent one of their community.
         misclassified: How many are not.
+        adjusted_rand: Adjusted Rand index of the communities: 1 for the true clusters, 0 in the mean for random ones.
         satisfaction: Mean mr (Eq. 7) over the round's selections.
         satisfaction_min: The lowest.
         cross_cluster_rate: Share of selections that took another cluster's model.
@@ -89,6 +90,7 @@ class RoundRecord:
     communities: int | None = None
     purity: float | None = None
     misclassified: int | None = None
+    adjusted_rand: float | None = None
     satisfaction: float | None = None
     satisfaction_min: float | None = None
     cross_cluster_rate: float | None = None

@@ -28,6 +28,7 @@ PARTITIONERS: Final = PartRegistry[list[Share]](
         "dirichlet": "fl_simulator.data.partition.dirichlet:dirichlet",
         "shards": "fl_simulator.data.partition.shards:shards",
         "rotations": "fl_simulator.data.partition.rotations:rotations",
+        "shifts": "fl_simulator.data.partition.shifts:shifts",
         "truncated-zipf": "fl_simulator.data.partition.truncated_zipf:truncated_zipf",
     },
     group="dag_acfl.partitioners",

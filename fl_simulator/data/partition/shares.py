@@ -6,13 +6,11 @@ from numpy.typing import NDArray
 from fl_simulator.engine.population import Share
 
 
-def split(
-    samples: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator, cluster: int, quarter_turns: int = 0
-) -> Share:
+def split(samples: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator, cluster: int) -> Share:
     """A client's samples, shuffled and parted into those to train and those to test on."""
     order = rng.permutation(samples)
     middle = max(round(len(order) * train_fraction), 1)
-    return Share(order[:middle], order[middle:], cluster, quarter_turns)
+    return Share(order[:middle], order[middle:], cluster)
 
 
 def proportional(total: int, weights: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -95,6 +95,26 @@ def test_misclassified_authors_are_those_outside_their_communitys_majority() -> 
     assert partition != clusters.partition_by(truth)
 
 
+def test_the_adjusted_rand_index_counts_pairs_beyond_chance() -> None:
+    """4 pairs are together in both, 7 in the communities, 6 in truth, of 15: chance is 7 · 6 / 15 = 2.8, the most 6.5."""
+    truth = dict(zip(authors("abcdef"), [0, 0, 0, 1, 1, 1], strict=True))
+    partition = clusters.as_partition([authors("abcd"), authors("ef")])
+    assert clusters.adjusted_rand_index(partition, truth) == pytest.approx((4 - 2.8) / (6.5 - 2.8))
+    assert clusters.adjusted_rand_index(clusters.partition_by(truth), truth) == 1.0
+
+
+@pytest.mark.parametrize("names", ["", "a", "abc"])
+def test_the_adjusted_rand_index_of_one_cluster_found_as_one_is_one(names: str) -> None:
+    truth = dict.fromkeys(authors(names), 0)
+    assert clusters.adjusted_rand_index(clusters.partition_by(truth), truth) == 1.0
+
+
+def test_all_in_one_community_is_worth_nothing_where_there_are_clusters() -> None:
+    truth = dict(zip(authors("abcd"), [0, 0, 1, 1], strict=True))
+    assert clusters.adjusted_rand_index(clusters.as_partition([authors("abcd")]), truth) == 0.0
+    assert clusters.adjusted_rand_index(clusters.as_partition([[each] for each in authors("abcd")]), truth) == 0.0
+
+
 def test_split_cluster_is_pure() -> None:
     truth = dict(zip(authors("abcde"), [0, 0, 0, 1, 1], strict=True))
     partition = clusters.as_partition([authors("ed"), authors("c"), authors("ba"), []])
