@@ -53,8 +53,7 @@ def tables(name: str) -> list[str]:
         to_markdown(accuracy_table(summary, column="worst_decile")),
         "**Clusters found**: adjusted Rand index at the end, 1 for the true ones; of methods that name any.",
         to_markdown(accuracy_table(summary.dropna(subset="adjusted_rand"), column="adjusted_rand")),
-        f"**In how many settings** a method is level with the best of all but {BOUND}, which is told the clusters: within "
-        f"{CLOSE} by mean accuracy, and by the worst tenth; MB that a run moves; seconds of training.",
+        f"**Level with the best**: in how many settings a method is within {CLOSE} of the best, {BOUND} aside; costs.",
         to_markdown(standing(summary)),
     ]
 

@@ -13,7 +13,6 @@ from fl_core.types import Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.asynchronous.fedasync import FedAsync, FedAsyncParams
 from fl_simulator.strategies.asynchronous.fedbuff import FedBuff, FedBuffParams
-from fl_simulator.strategies.asynchronous.global_model import OneGlobalModel
 from fl_simulator.strategies.asynchronous.protocol import Assignment
 from fl_simulator.strategies.protocol import PersonalizedModels, Reporting, State, Traffic
 
@@ -21,13 +20,13 @@ from fl_simulator.strategies.protocol import PersonalizedModels, Reporting, Stat
 class OneModelPerCluster(Reporting):
     """A method for each true cluster."""
 
-    def __init__(self, world: World, begin: Callable[[], OneGlobalModel]) -> None:
+    def __init__(self, world: World, begin: Callable[[], FedAsync | FedBuff]) -> None:
         self._clusters = world.population.clusters
         self._methods = [begin() for _ in range(world.population.num_clusters)]
         self.num_groups: int = 1
         self.traffic: Traffic = Traffic()
 
-    def _of(self, client: int) -> OneGlobalModel:
+    def _of(self, client: int) -> FedAsync | FedBuff:
         return self._methods[int(self._clusters[client])]
 
     def begin_interval(self) -> None:
