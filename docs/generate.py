@@ -38,6 +38,7 @@ _BLOCKS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
     "papers/decdiff.md": experiments.DECDIFF,
     "papers/uncoordinated-initialisation.md": experiments.INITIALISATION,
     "papers/d-cliques.md": experiments.CLIQUES,
+    "papers/clustered.md": experiments.CLUSTERED,
 }
 """What stands in each page's blocks."""
 

@@ -48,6 +48,7 @@ def _pictures(folder: Path, pattern: str) -> str:
 
 
 _SHOWN: Final = {
+    "gain": "What the virtual teacher adds, over the local epochs between two averages",
     "-node-curves": "Accuracy over rounds: mean, least and greatest of all nodes",
     "-nodes": "Each node's accuracy at the end",
     "-labels": "Labels of each node",
@@ -92,6 +93,7 @@ DECDIFF: Final = _blocks(
         "decdiff-mnist": "table_2_mnist_small",
         "decdiff-fashion": "table_2_fashion_small",
         "decdiff-disruption": "disruption",
+        "decdiff-teacher": "virtual_teacher",
     },
 )
 INITIALISATION: Final = {
@@ -127,6 +129,7 @@ CLIQUES: Final = _blocks(
         "cliques-cifar": "cifar10_100_small",
     },
 )
+CLUSTERED: Final = {"results-clustered-digits": partial(experiment_report, "clustered/digits", pictures=False)}
 ATTACKS: Final[Mapping[str, Callable[[], str]]] = {
     f"attacks-{name.replace('_', '-')}": partial(experiment_report, f"attacks/{name}", pictures=False)
     for name in (

@@ -38,11 +38,12 @@ from fl_simulator.report import (
 
 HERE = Path(__file__).resolve().parent
 RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
+TEACHER = "virtual_teacher"
 EXPERIMENTS = (
     "table_2_mnist_small",
     "table_2_fashion_small",
     "disruption",
-    "virtual_teacher",
+    TEACHER,
     "table_2_mnist",
     "table_2_fashion",
     "table_2_emnist",
@@ -85,10 +86,28 @@ def refresh(name: str) -> None:
     messages = rounds.groupby(list(RUN)).messages.mean().rename("messages_per_node")
     facts = read_run_facts(runs, experiment).join(messages).join(rounds_to_shares(rounds, summary))
     keep_tables(rounds, summary.join(facts, on=list(RUN)), folder)
+    if name == TEACHER:
+        draw_teacher(summary, folder / "gain.png")
+        return
     for setting, mine in rounds.groupby("setting"):
         figures = ("accuracy", "worst_client", "loss")
         draw_curves(mine, folder / f"curves-{setting}.png", figures=figures, title=f"{setting}: nodes")
     draw_nodes(read_clients(runs, experiment), folder / "nodes.png")
+
+
+def draw_teacher(summary: pd.DataFrame, path: Path) -> None:
+    """What the virtual teacher adds, over the local epochs between two averages: the mean, and all seeds' range."""
+    values = summary.pivot_table("accuracy_last_5", index=["setting", "seed"], columns="method", sort=False)
+    added = pd.DataFrame({method: 100 * (values[method] - values[other]) for method, other in SOFTENED.items()})
+    by_setting = added.groupby(level="setting", sort=False)
+    axes = by_setting.mean().plot(marker="o", figsize=(9, 4.2), grid=True)
+    for line, method in zip(axes.get_lines(), SOFTENED, strict=True):
+        low, high = by_setting[method].min(), by_setting[method].max()
+        axes.fill_between(range(len(low)), low, high, color=line.get_color(), alpha=0.12, lw=0)
+    axes.axhline(0, color="black", lw=0.8)
+    axes.set(xlabel="local epochs between two averages, at 1,000 in all", ylabel="points of accuracy added")
+    axes.figure.tight_layout()
+    axes.figure.savefig(path, dpi=160)
 
 
 def draw_nodes(clients: pd.DataFrame, path: Path) -> None:
@@ -102,7 +121,7 @@ def draw_nodes(clients: pd.DataFrame, path: Path) -> None:
 def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     summary = pd.read_csv(RESULTS / name / "summary.csv")
-    if name == "virtual_teacher":
+    if name == TEACHER:
         return teacher_tables(summary)
     paper = reported_accuracy() if name.startswith("table_2") else None
     noise = [name for name in ("accuracy", "best_accuracy", "accuracy_last_5") if name in summary]
