@@ -10,19 +10,15 @@ setting and seed of ``phase.toml``, a row of ``experiments/results/clustered/pha
 * ``separation``: (within - between) / within_sd, the signal in units of its noise.
 """
 
-from typing import Final
-
 import numpy as np
 import pandas as pd
 
-from experiments.clustered.report import HERE, RESULTS
+from experiments.clustered.report import HERE, PHASE, RESULTS
 from fl_core.types import Matrix32
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.engine.world import World
 from fl_simulator.run.prepare import build_world
 from fl_simulator.strategies.clustered.clustering import cosines
-
-PHASE: Final = "phase"
 
 
 def first_updates(world: World) -> Matrix32:

@@ -1,6 +1,7 @@
-"""The bench of clustered federated learning: accuracy, the worst tenth of clients, clusters found, and what it takes.
+"""The bench of clustered federated learning, and when clusters are found without their number.
 
-    python -m experiments.clustered.report
+    python -m experiments.clustered.report            # both
+    python -m experiments.clustered.report phase      # one of them
 
 Where ``build/simulations`` has finished runs, ``summary.csv`` and ``curves.csv`` are written anew into
 ``experiments/results/clustered/<experiment>/``; then ``report.md`` is made of the CSV files that are there.
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from experiments import reporting
 from experiments.reporting import describe_runs, difference_table, read_run_facts, update_reports
@@ -18,11 +20,16 @@ from fl_simulator.report import RUN, accuracy_table, draw_curves, keep_tables, r
 
 HERE = Path(__file__).resolve().parent
 RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
-EXPERIMENTS: Final = ("digits",)
+PHASE: Final = "phase"
+EXPERIMENTS: Final = ("digits", PHASE)
 OURS: Final = "DAG-ACFL (newest)"
 BOUND: Final = "oracle"
 CLOSE: Final = 0.005
 """Accuracy within which a method counts as level with the best."""
+FOUND: Final = 0.95
+"""Adjusted Rand index from which clusters count as found."""
+SEPARATIONS: Final = (0.0, 1.0, 2.0, 3.0, 5.0, 8.0, float("inf"))
+"""Where bands of separation begin and end."""
 KEPT: Final = (
     *("experiment", *RUN, "rounds", "accuracy", "accuracy_last_5", "best_accuracy", "worst_decile", "worst_client"),
     *("communities", "adjusted_rand", "up_bytes", "down_bytes", "seconds_training"),
@@ -38,6 +45,9 @@ def refresh(name: str) -> None:
         return
     facts = read_run_facts(SIMULATIONS / name, experiment)[["pixels"]]
     keep_tables(rounds, summary[list(KEPT)].join(facts, on=list(RUN)), RESULTS / name)
+    if name == PHASE:
+        draw_phase(by_separation(summary), RESULTS / name / "found.png")
+        return
     for place, (setting, mine) in enumerate(rounds.groupby("setting", sort=False), start=1):
         draw_curves(mine, RESULTS / name / f"curves-{place}.png", figures=("accuracy", "worst_decile"), title=setting)
 
@@ -45,6 +55,8 @@ def refresh(name: str) -> None:
 def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     summary = pd.read_csv(RESULTS / name / "summary.csv")
+    if name == PHASE:
+        return phase_tables(by_separation(summary))
     return [
         f"{describe_runs(summary, 'Mean of the last five evaluations')} Each run's value is the mean over its clients.",
         to_markdown(accuracy_table(summary, column="accuracy_last_5")),
@@ -76,6 +88,48 @@ def standing(summary: pd.DataFrame) -> pd.DataFrame:
             "seconds": costs.seconds_training.mean().reindex(count.index).map("{:.1f}".format),
         }
     )
+
+
+def by_separation(summary: pd.DataFrame) -> pd.DataFrame:
+    """The runs of ``phase.toml`` with how far apart their clients' first updates are (``cosines.py``)."""
+    cosines = pd.read_csv(RESULTS / PHASE / "cosines.csv")
+    return summary.merge(cosines[["setting", "seed", "separation"]], on=["setting", "seed"])
+
+
+def phase_tables(runs: pd.DataFrame) -> list[str]:
+    """How often each rule found the clusters, by separation and by setting."""
+    band = pd.cut(runs.separation, SEPARATIONS, right=False)
+    names = {each: f"{each.left:g} to {each.right:g}".replace(" to inf", " and more") for each in band.cat.categories}
+    runs = runs.assign(found=runs.adjusted_rand >= FOUND, band=band.map(names))
+    shares = runs.pivot_table("found", index="method", columns="band", sort=False, observed=True)
+    counts = runs[runs.method == runs.method.iloc[0]].groupby("band", observed=True).size()
+    shares.columns = [f"{each} ({counts[each]})" for each in shares.columns]
+    settings = runs.pivot_table("adjusted_rand", index="setting", columns="method", sort=False)
+    settings.insert(0, "separation", runs.groupby("setting", sort=False).separation.mean())
+    seeds = ", ".join(map(str, sorted(runs.seed.unique())))
+    return [
+        f"Share of runs in which clusters were found, by separation (how many runs); seeds {seeds}.",
+        to_markdown(shares.reset_index(), digits=2),
+        "**Adjusted Rand index** in the mean over seeds.",
+        to_markdown(settings.reset_index(), digits=2),
+    ]
+
+
+def draw_phase(runs: pd.DataFrame, path: Path) -> None:
+    """A dot for each run, a panel for each rule: what was found over how far apart clusters are."""
+    rules = list(dict.fromkeys(method.rpartition(", ")[0] for method in runs.method))
+    figure = Figure(figsize=(3.2 * len(rules), 3.2))
+    panels = figure.subplots(1, len(rules), sharey=True)
+    for axes, rule in zip(panels, rules, strict=True):
+        for candidates, colour in (("newest", "tab:blue"), ("tips", "tab:orange")):
+            mine = runs[runs.method == f"{rule}, {candidates}"]
+            axes.scatter(mine.separation, mine.adjusted_rand, s=9, alpha=0.6, color=colour, label=candidates)
+        axes.set(title=rule, xlabel="separation", xscale="log")
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("adjusted Rand index")
+    panels[-1].legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=160)
 
 
 if __name__ == "__main__":
