@@ -5,7 +5,7 @@
 * ``inputs``: the same labels for all; such a part of a cluster's images is turned, by as many quarters as its number.
 * ``concept``: the same samples for all; such a part of the labels means something else in each cluster, which calls
   each by the name of another, as many places on as its number.
-* ``mixed``: as ``inputs``, and numbers of samples differ: lognormally, sigma 1.
+* ``mixed``: as ``inputs``, and numbers of samples differ: lognormally, sigma 1, but at least a quarter of the mean.
 
 Strength 0 is one cluster whatever the numbers say, and 1 is the clearest that there is: superclasses of labels,
 cameras that hang four ways, clusters that agree on no label.
@@ -24,6 +24,8 @@ from fl_simulator.engine.population import Share
 from fl_simulator.errors import PartitionError
 
 _SIGMA: Final = 1.0
+_LEAST_SHARE: Final = 0.25
+"""Of the mean: otherwise some clients would have nothing to be tested on."""
 _FULL_TURN: Final = 4
 
 
@@ -81,6 +83,7 @@ def _amounts(
         wanted = (1 - params.strength) * wanted + params.strength * own / own.sum(axis=0)
     if params.kind == "mixed":
         sizes = rng.lognormal(0.0, _SIGMA, len(clusters))
+        sizes = np.maximum(sizes, _LEAST_SHARE * sizes.mean())
         wanted = wanted * sizes / sizes.mean()
     most = int((available / wanted.sum(axis=1)).min()) if len(known) else 0
     size = params.samples or most
