@@ -48,6 +48,7 @@ def _pictures(folder: Path, pattern: str) -> str:
 
 
 _SHOWN: Final = {
+    "found": "Adjusted Rand index of each run over the separation of its clients' first updates",
     "gain": "What the virtual teacher adds, over the local epochs between two averages",
     "-node-curves": "Accuracy over rounds: mean, least and greatest of all nodes",
     "-nodes": "Each node's accuracy at the end",
@@ -129,7 +130,10 @@ CLIQUES: Final = _blocks(
         "cliques-cifar": "cifar10_100_small",
     },
 )
-CLUSTERED: Final = {"results-clustered-digits": partial(experiment_report, "clustered/digits", pictures=False)}
+CLUSTERED: Final = {
+    "results-clustered-digits": partial(experiment_report, "clustered/digits", pictures=False),
+    "results-clustered-phase": partial(experiment_report, "clustered/phase"),
+}
 ATTACKS: Final[Mapping[str, Callable[[], str]]] = {
     f"attacks-{name.replace('_', '-')}": partial(experiment_report, f"attacks/{name}", pictures=False)
     for name in (

@@ -103,6 +103,7 @@ def phase_tables(runs: pd.DataFrame) -> list[str]:
     runs = runs.assign(found=runs.adjusted_rand >= FOUND, band=band.map(names))
     shares = runs.pivot_table("found", index="method", columns="band", sort=False, observed=True)
     counts = runs[runs.method == runs.method.iloc[0]].groupby("band", observed=True).size()
+    shares = shares[[each for each in names.values() if each in shares]]
     shares.columns = [f"{each} ({counts[each]})" for each in shares.columns]
     settings = runs.pivot_table("adjusted_rand", index="setting", columns="method", sort=False)
     settings.insert(0, "separation", runs.groupby("setting", sort=False).separation.mean())
