@@ -58,7 +58,7 @@ PARTS = (
     Part("graph_digits", 1),
     Part("asynchronous", 4),
     Part("candidates", 6),
-    Part("clustered/digits", 14, is_default=False),
+    Part("clustered/shifts", 14, is_default=False),
     Part("clustered/phase", 9, is_default=False),
     Part("dag-acfl/table_2", 190, is_default=False),
     Part("dag-acfl/all_images", 4),

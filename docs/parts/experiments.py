@@ -131,7 +131,7 @@ CLIQUES: Final = _blocks(
     },
 )
 CLUSTERED: Final = {
-    "results-clustered-digits": partial(experiment_report, "clustered/digits", pictures=False),
+    "results-clustered-shifts": partial(experiment_report, "clustered/shifts", pictures=False),
     "results-clustered-phase": partial(experiment_report, "clustered/phase"),
 }
 ATTACKS: Final[Mapping[str, Callable[[], str]]] = {

@@ -21,7 +21,7 @@ from fl_simulator.report import RUN, accuracy_table, draw_curves, keep_tables, r
 HERE = Path(__file__).resolve().parent
 RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 PHASE: Final = "phase"
-EXPERIMENTS: Final = ("digits", PHASE)
+EXPERIMENTS: Final = ("shifts", PHASE)
 OURS: Final = "DAG-ACFL (newest)"
 BOUND: Final = "oracle"
 CLOSE: Final = 0.005
