@@ -52,6 +52,8 @@ CONSOLE = (
     (ROOT / "clients/js/src", "ledger_server/_client", "client/"),
 )
 """The console's files: where they lie here, in the wheel, and under ``/ui/``."""
+FOR_NODE = "folder.js"
+"""Of the JavaScript client what no browser can use; it lies in the wheel and is not served."""
 
 
 def check_content(wheel: Path) -> None:
@@ -106,6 +108,8 @@ def check_console(wheel: Path, port: int) -> None:
     served = 0
     for folder, place, prefix in CONSOLE:
         for file in sorted(path for path in folder.rglob("*") if path.suffix in (".js", ".css", ".html", ".svg")):
+            if file.name == FOR_NODE:
+                continue
             path = file.relative_to(folder).as_posix()
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/ui/{prefix}{path}", timeout=5) as answer:
                 digest = hashlib.sha256(answer.read()).hexdigest()
