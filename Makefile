@@ -109,7 +109,7 @@ js: $(DEV) $(VENV)-js/.installed ## The JavaScript client in Node and Chromium: 
 
 console: $(VENV)-console/.installed $(VENV)-js/.installed ## The console in Chromium: every view, live, by keys, in light and dark (an environment beside .venv), and its types
 	@clients/js/node_modules/.bin/tsc --noEmit --project ledger_server/console
-	@$(VENV)-console/bin/python -m pytest -q --timeout 120 -p no:cacheprovider tests/browser/*.py $(ARGS)
+	@$(VENV)-console/bin/python -m pytest -q -n 2 --timeout 120 -p no:cacheprovider tests/browser/*.py $(ARGS)
 
 console-slow: $(VENV)-console/.installed ## What of the console takes minutes: every view of a ledger of 10,000 updates
 	@$(VENV)-console/bin/python -m pytest -q --timeout 600 -p no:cacheprovider tests/browser/slow/*.py $(ARGS)
