@@ -167,11 +167,8 @@ class Removal:
         Raises:
             StoreUnavailableError: What is left is dropped by the next call.
         """
-        for page in batches(self._blobs.dropped(), _PAGE):
-            with self._database.reading() as connection:
-                held = connection.execute(_HELD_AMONG, {"digests": page}).scalars().all()
-            for digest in held:  # the journal is an older one, put back from a copy
-                self._blobs.take_back(digest)
+        for digest in self.held_among(self._blobs.dropped()):  # the journal is an older one, put back from a copy
+            self._blobs.take_back(digest)
         dropped = sum(self._drop(page) for page in batches(self._blobs.settled(), _PAGE))
         self.collect()
         return dropped
@@ -185,8 +182,7 @@ class Removal:
         return self._blobs.collect(self._holds)
 
     def _holds(self, digest: Digest) -> bool:
-        with self._database.reading() as connection:
-            return connection.execute(_HELD_AMONG, {"digests": [digest]}).first() is not None
+        return bool(self.held_among([digest]))
 
     def _drop(self, digests: Sequence[Digest]) -> int:
         """Drop those blobs that no transaction holds, a few at a time, since publications wait meanwhile."""
