@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from experiments import reporting
 from experiments.reporting import describe_runs, difference_table, read_run_facts, update_reports
 from fl_simulator.config.experiment import read_experiment
-from fl_simulator.report import RUN, accuracy_table, draw_curves, keep_tables, read_results, summarise_runs, to_markdown
+from fl_simulator.report import RUN, accuracy_table, keep_tables, read_results, summarise_runs, to_markdown
 
 HERE = Path(__file__).resolve().parent
 RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
@@ -47,9 +47,6 @@ def refresh(name: str) -> None:
     keep_tables(rounds, summary[list(KEPT)].join(facts, on=list(RUN)), RESULTS / name)
     if name == PHASE:
         draw_phase(by_separation(summary), RESULTS / name / "found.png")
-        return
-    for place, (setting, mine) in enumerate(rounds.groupby("setting", sort=False), start=1):
-        draw_curves(mine, RESULTS / name / f"curves-{place}.png", figures=("accuracy", "worst_decile"), title=setting)
 
 
 def tables(name: str) -> list[str]:
