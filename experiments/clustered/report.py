@@ -1,6 +1,6 @@
 """The bench of clustered federated learning, and when clusters are found without their number.
 
-    python -m experiments.clustered.report            # both
+    python -m experiments.clustered.report            # all
     python -m experiments.clustered.report phase      # one of them
 
 Where ``build/simulations`` has finished runs, ``summary.csv`` and ``curves.csv`` are written anew into
@@ -14,22 +14,38 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments import reporting
-from experiments.reporting import describe_runs, difference_table, read_run_facts, update_reports
+from experiments.reporting import describe_runs, read_run_facts, update_reports
 from fl_simulator.config.experiment import read_experiment
-from fl_simulator.report import RUN, accuracy_table, keep_tables, read_results, summarise_runs, to_markdown
+from fl_simulator.report import (
+    RUN,
+    accuracy_table,
+    keep_tables,
+    paired_differences,
+    read_results,
+    summarise_runs,
+    to_markdown,
+)
 
 HERE = Path(__file__).resolve().parent
 RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 PHASE: Final = "phase"
-EXPERIMENTS: Final = ("shifts", PHASE)
-OURS: Final = "DAG-ACFL (newest)"
+CONDITIONS: Final = "conditions"
+EXPERIMENTS: Final = ("shifts", "other_data", CONDITIONS, PHASE)
+OURS: Final = "DAG-ACFL (newest, four others)"
 BOUND: Final = "oracle"
 CLOSE: Final = 0.005
 """Accuracy within which a method counts as level with the best."""
+SHOWN: Final = {
+    "accuracy_last_5": "Mean of the last five evaluations",
+    "worst_decile": "The worst tenth of clients at the end",
+    "adjusted_rand": "Clusters found: adjusted Rand index at the end, 1 for the true ones; of methods that name any",
+}
 FOUND: Final = 0.95
 """Adjusted Rand index from which clusters count as found."""
 SEPARATIONS: Final = (0.0, 1.0, 2.0, 3.0, 5.0, 8.0, float("inf"))
 """Where bands of separation begin and end."""
+MOMENTS: Final = (20, 21, 25, 40, 41, 45, 61, 121)
+"""Rounds of ``conditions.toml`` that are told, from 1: clients join or move with the 21st, and return with the 41st."""
 KEPT: Final = (
     *("experiment", *RUN, "rounds", "accuracy", "accuracy_last_5", "best_accuracy", "worst_decile", "worst_client"),
     *("communities", "adjusted_rand", "up_bytes", "down_bytes", "seconds_training"),
@@ -45,6 +61,9 @@ def refresh(name: str) -> None:
         return
     facts = read_run_facts(SIMULATIONS / name, experiment)[["pixels"]]
     keep_tables(rounds, summary[list(KEPT)].join(facts, on=list(RUN)), RESULTS / name)
+    if name == CONDITIONS:
+        moments = rounds[(rounds["round"] + 1).isin(MOMENTS)]
+        moments[[*RUN, "round", "accuracy", "worst_decile"]].to_csv(RESULTS / name / "moments.csv", index=False)
     if name == PHASE:
         draw_phase(by_separation(summary), RESULTS / name / "found.png")
 
@@ -54,17 +73,46 @@ def tables(name: str) -> list[str]:
     summary = pd.read_csv(RESULTS / name / "summary.csv")
     if name == PHASE:
         return phase_tables(by_separation(summary))
+    if name == CONDITIONS:
+        return condition_tables(summary, pd.read_csv(RESULTS / name / "moments.csv"))
+    parts = []
+    for column, title in SHOWN.items():
+        parts.append(f"**{title}**")
+        parts += [to_markdown(accuracy_table(each, column=column)) for each in by_data(summary.dropna(subset=column))]
+    differences = (
+        f"**Differences from {OURS}** on the same seeds, mean of the last five evaluations: mean, its 95 % confidence "
+        f"interval, how many. *best*: the method that did best in the mean, {BOUND} aside."
+    )
     return [
-        f"{describe_runs(summary, 'Mean of the last five evaluations')} Each run's value is the mean over its clients.",
-        to_markdown(accuracy_table(summary, column="accuracy_last_5")),
-        *difference_table(summary, OURS),
-        "**The worst tenth of clients** at the end.",
-        to_markdown(accuracy_table(summary, column="worst_decile")),
-        "**Clusters found**: adjusted Rand index at the end, 1 for the true ones; of methods that name any.",
-        to_markdown(accuracy_table(summary.dropna(subset="adjusted_rand"), column="adjusted_rand")),
+        f"{describe_runs(summary, 'Test accuracy')} Each run's value is the mean over its clients.",
+        *parts,
+        differences,
+        to_markdown(leads(summary)),
         f"**Level with the best**: in how many settings a method is within {CLOSE} of the best, {BOUND} aside; costs.",
         to_markdown(standing(summary)),
     ]
+
+
+def by_data(summary: pd.DataFrame) -> list[pd.DataFrame]:
+    """One table for each data set, whose name begins a setting's where there are several."""
+    if summary.setting.iloc[0].count(",") == 1:
+        return [summary]
+    return [mine for _, mine in summary.groupby(summary.setting.str.partition(",")[0], sort=False)]
+
+
+def leads(summary: pd.DataFrame) -> pd.DataFrame:
+    """How far from ours the best method of each setting is, FedAvg, and what is told the clusters."""
+    means = summary[summary.method != BOUND].groupby(["setting", "method"], sort=False).accuracy_last_5.mean()
+    best = means.groupby("setting", sort=False).idxmax().map(lambda found: found[1])
+    rows = []
+    for setting, method in best.items():
+        mine = summary[summary.setting == setting]
+        row = {"setting": setting, "best": method}
+        for column, other in (("best less ours", method), ("FedAvg less ours", "FedAvg"), ("oracle less ours", BOUND)):
+            differences = paired_differences(mine, {other: OURS})
+            row[column] = "-" if other == OURS else differences.iloc[0][setting]
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def standing(summary: pd.DataFrame) -> pd.DataFrame:
@@ -85,6 +133,22 @@ def standing(summary: pd.DataFrame) -> pd.DataFrame:
             "seconds": costs.seconds_training.mean().reindex(count.index).map("{:.1f}".format),
         }
     )
+
+
+def condition_tables(summary: pd.DataFrame, moments: pd.DataFrame) -> list[str]:
+    """Of each setting, accuracy by round: of all clients, and of the worst tenth."""
+    seeds = ", ".join(str(each) for each in sorted(summary.seed.unique()))
+    told = f"Test accuracy: mean over clients / over the worst tenth of them; means over seeds {seeds}"
+    parts = [f"{told}. Of {OURS}, with the standard deviation of the first over seeds."]
+    for setting, mine in moments.assign(after=moments["round"] + 1).groupby("setting", sort=False):
+        cells: dict[str, dict[str, str]] = {}
+        for (method, after), runs in mine.groupby(["method", "after"], sort=False):
+            spread = f" ± {runs.accuracy.std():.3f}" if method == OURS else ""
+            text = f"{runs.accuracy.mean():.3f}{spread} / {runs.worst_decile.mean():.3f}"
+            cells.setdefault(method, {})[f"round {after}"] = text
+        table = pd.DataFrame.from_dict(cells, orient="index").rename_axis("method").reset_index()
+        parts += [f"**{setting}**", to_markdown(table)]
+    return parts
 
 
 def by_separation(summary: pd.DataFrame) -> pd.DataFrame:

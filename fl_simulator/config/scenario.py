@@ -128,6 +128,17 @@ class Run:
         below=1.0,
         doc="Share of its training samples that a client keeps to judge averages by, where a strategy lets it refuse.",
     )
+    joining: float = parameter(0.0, at_least=0.0, below=1.0, doc="Share of clients that join late.")
+    join_round: int = parameter(1, at_least=1, doc="The first round that they may take part in, counted from 1.")
+    moving: float = parameter(
+        0.0,
+        at_least=0.0,
+        at_most=1.0,
+        doc="Share of each cluster's clients that get the data of clients of the next cluster (drift); of the smallest "
+        "cluster's, and as many of each.",
+    )
+    move_round: int = parameter(1, at_least=1, doc="The first round in which they have them.")
+    return_round: int = parameter(0, at_least=0, doc="The first in which they have their own again; 0: never.")
     seed: int = parameter(0, at_least=0, at_most=2**31 - 1, doc="Decides everything that is drawn.")
 
 
@@ -268,6 +279,7 @@ def read_scenario(content: Mapping[str, Any]) -> Scenario:
         raise ScenarioError("[training]: steps is for runs in rounds; in virtual time a training takes whole epochs")
     _check_graph(scenario)
     _check_quarantine(scenario)
+    _check_changes(scenario)
     if scenario.client is not None:
         _check_client(content, tables["training"])
     return scenario
@@ -340,6 +352,19 @@ def _check_quarantine(scenario: Scenario) -> None:
         raise ScenarioError(
             f'[attack]: quarantined_after asks for a ledger: strategy.name = "dag-acfl"; not {strategy!r}'
         )
+
+
+def _check_changes(scenario: Scenario) -> None:
+    """In rounds alone clients join late or move by their number; others' data mean something only among the honest."""
+    run = scenario.run
+    if (run.joining or run.moving) and scenario.asynchronous is not None:
+        raise ScenarioError(
+            "[run]: joining and moving are for runs in rounds; in virtual time say asynchronous.membership.joining"
+        )
+    if run.moving and (scenario.client is not None or scenario.attack is not None):
+        raise ScenarioError("[run]: with moving, leave [client] and [attack] out: their data stay where they are")
+    if run.moving and 0 < run.return_round <= run.move_round:
+        raise ScenarioError("[run]: return_round is after move_round, or 0")
 
 
 def _check_graph(scenario: Scenario) -> None:

@@ -59,12 +59,12 @@ class Stopwatch:
         return taken
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class World:
     """One run's surroundings.
 
     Attributes:
-        population: All clients' data.
+        population: All clients' data, as they are now: in a run with ``Changes`` some have others' for a while.
         trainer: Trains and evaluates on that population's images.
         seeds: Decides every draw.
         training: Epochs.

@@ -17,7 +17,7 @@ from fl_simulator.errors import ResultsError
 from fl_simulator.run.folder import CHECKPOINT, LEDGER, RunFolder
 from fl_simulator.run.measure import client_rows, record_of, summary_of
 from fl_simulator.run.peak_memory import PeakMemory
-from fl_simulator.run.prepare import build_world
+from fl_simulator.run.prepare import build_world, changes_of
 from fl_simulator.run.record import RoundRecord
 from fl_simulator.run.trace import TraceWriter
 from fl_simulator.strategies import STRATEGIES
@@ -102,6 +102,7 @@ def build_engine(scenario: Scenario, world: World) -> Engine:
             rounds=run.rounds,
             participation=run.participation,
             evaluate_every=run.evaluate_every,
+            changes=changes_of(scenario, world),
         )
     conditions = Conditions(timed.conditions, world.seeds, world.num_clients)
     if registry is STRATEGIES:

@@ -12,7 +12,8 @@ from fl_simulator.attacks.attack import Attack, seat
 from fl_simulator.config.scenario import ClientFile, Scenario
 from fl_simulator.data.fetch import load
 from fl_simulator.data.partition import PARTITIONERS
-from fl_simulator.engine.population import Population, gather, holding_out, standardised
+from fl_simulator.engine.population import Population, exchanged, gather, holding_out, standardised
+from fl_simulator.engine.rounds import Changes
 from fl_simulator.engine.world import LocalTraining, World
 from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.graph import Graph
@@ -136,6 +137,19 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
         graph_links=Links() if scenario.topology is None else scenario.topology.links,
         attack=attack,
     )
+
+
+def changes_of(scenario: Scenario, world: World) -> Changes:
+    """Who of the world's clients joins late, and whose data change, drawn from its seed."""
+    run, late = scenario.run, frozenset[int]()
+    if run.joining:
+        count = min(max(round(run.joining * world.num_clients), 1), world.num_clients - 1)
+        drawn = world.seeds.generator("joining late").choice(world.num_clients, count, replace=False)
+        late = frozenset(drawn.tolist())
+    moved = None
+    if run.moving:
+        moved = exchanged(world.population, run.moving, rng=world.seeds.generator("moving"))
+    return Changes(late, run.join_round, moved, run.move_round, run.return_round)
 
 
 def _own_world(scenario: Scenario, client: ClientFile, *, workers: int) -> World:

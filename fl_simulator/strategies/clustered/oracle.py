@@ -19,7 +19,11 @@ class Oracle(GroupStrategy):
     def __init__(self, params: NoParams, world: World) -> None:
         del params
         super().__init__(world, np.tile(world.initial_model(), (world.population.num_clusters, 1)))
-        self._clusters = world.population.clusters
+
+    @property
+    def _clusters(self) -> NDArray[np.int64]:
+        """As they are now: it is told of clients that move."""
+        return self.world.population.clusters
 
     def round(self, number: int, participants: Clients) -> Traffic:
         groups = self._clusters[participants]

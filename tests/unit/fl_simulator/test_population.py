@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fl_simulator.engine.population import Share, gather, standardised
+from fl_simulator.engine.population import Population, Share, exchanged, gather, standardised
 from fl_simulator.errors import PartitionError
 from fl_simulator.seeds import Seeds
 
@@ -80,3 +80,36 @@ def test_each_channel_is_standardised_by_its_training_samples() -> None:
     people = standardised(gather(images, np.zeros(3, np.int64), shares, num_classes=1))
     assert people.images[:, 0].ravel().tolist() == [-1, 1, 7]  # mean 2, deviation 1
     assert people.images[:, 1].ravel().tolist() == [0, 0, 1]  # all of one colour: mean 5
+
+
+# -- clients that move to another cluster -------------------------------------------------------------------
+
+
+def six_in_three_clusters() -> Population:
+    images = np.arange(24, dtype=np.float32).reshape(12, 2, 1) / 24
+    shares = [Share(np.array([2 * each]), np.array([2 * each + 1]), cluster=each // 2) for each in range(6)]
+    return gather(images, np.zeros(12, np.int64), shares, num_classes=1)
+
+
+def test_whoever_moves_has_the_data_of_a_client_of_the_next_cluster() -> None:
+    own = six_in_three_clusters()
+    moved = exchanged(own, 0.5, rng=np.random.default_rng(0))
+    movers = [client for client in range(6) if moved.train[client].tolist() != own.train[client].tolist()]
+    assert [own.clusters[client] for client in movers] == [0, 1, 2]
+    assert [moved.clusters[client] for client in movers] == [1, 2, 0]
+    for client, source in zip(movers, [*movers[1:], movers[0]], strict=True):
+        assert moved.train[client].tolist() == own.train[source].tolist()
+        assert moved.test[client].tolist() == own.test[source].tolist()
+
+
+def test_one_of_each_cluster_moves_at_least() -> None:
+    own = six_in_three_clusters()
+    moved = exchanged(own, 0.01, rng=np.random.default_rng(1))
+    assert int((moved.clusters != own.clusters).sum()) == 3
+
+
+def test_nobody_can_move_where_there_is_one_cluster() -> None:
+    shares = [Share(np.array([0]), np.array([1]))]
+    alone = gather(np.zeros((2, 2, 1), np.float32), np.zeros(2, np.int64), shares, num_classes=1)
+    with pytest.raises(PartitionError, match="two or more"):
+        exchanged(alone, 0.5, rng=np.random.default_rng(0))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fl_simulator.engine.rounds import Rounds, participants
+from fl_simulator.engine.population import exchanged
+from fl_simulator.engine.rounds import Changes, Rounds, participants
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
 from tests.simulations import make_world, two_camps
@@ -50,10 +51,16 @@ def rounds_of(
     participation: float = 0.5,
     evaluate_every: int = 3,
     world: World | None = None,
+    changes: Changes | None = None,
 ) -> Rounds:
     here = world or make_world()
     return Rounds(
-        here, strategy or Noted(here), rounds=rounds, participation=participation, evaluate_every=evaluate_every
+        here,
+        strategy or Noted(here),
+        rounds=rounds,
+        participation=participation,
+        evaluate_every=evaluate_every,
+        changes=changes,
     )
 
 
@@ -149,3 +156,62 @@ def test_a_rounds_time_is_its_number_and_every_participants_result_is_taken() ->
     played = list(rounds_of().play())
     assert [each.virtual_time_s for each in played] == [1, 2, 3, 4, 5, 6, 7]
     assert all((each.results, each.lost) == (len(each.participants), 0) for each in played)
+
+
+# -- who joins late, and whose data change ------------------------------------------------------------------
+
+
+def test_who_joins_late_takes_part_from_that_round_on() -> None:
+    late = Changes(late=frozenset({1, 4}), join_round=3)
+    played = list(rounds_of(participation=1.0, rounds=4, evaluate_every=1, changes=late).play())
+    assert [each.participants.tolist() for each in played] == [[0, 2, 3, 5]] * 2 + [[0, 1, 2, 3, 4, 5]] * 2
+    assert [each.evaluated.tolist() for each in played] == [each.participants.tolist() for each in played]
+
+
+class Watching(Noted):
+    """Notes what cluster each client is of when a round is played and when it is judged."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.world = world
+        self.clusters: list[list[int]] = []
+
+    def round(self, number: int, participants: Clients) -> Traffic:
+        self.clusters.append(self.world.population.clusters.tolist())
+        return super().round(number, participants)
+
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
+        self.clusters.append(self.world.population.clusters.tolist())
+        return super().personal(clients)
+
+
+def drifting(*, rounds: int = 5) -> tuple[Rounds, Watching, World]:
+    """Everybody has the other camp's data in the third and the fourth round."""
+    world = make_world()
+    moved = exchanged(world.population, 1.0, rng=np.random.default_rng(0))
+    watching = Watching(world)
+    changes = Changes(moved=moved, move_round=3, return_round=5)
+    return rounds_of(watching, rounds=rounds, evaluate_every=1, world=world, changes=changes), watching, world
+
+
+def test_who_moves_trains_and_is_judged_on_the_others_data_until_its_return() -> None:
+    run, watching, world = drifting()
+    own = world.population.clusters.tolist()
+    other = [1 - cluster for cluster in own]
+    list(run.play())
+    assert watching.clusters == [own] * 4 + [other] * 4 + [own] * 2
+
+
+def test_a_run_that_is_resumed_among_the_others_goes_on_there() -> None:
+    stopped, _, _ = drifting()
+    whole = list(drifting()[0].play())
+    list(islice(stopped.play(), 3))
+    resumed, watching, _ = drifting()
+    resumed.restore(stopped.state())
+    rest = list(resumed.play())
+    assert [each.number for each in rest] == [3, 4]
+    assert len(watching.clusters) == 4
+    for one, other in zip(rest, whole[3:], strict=True):
+        assert one.evaluation is not None
+        assert other.evaluation is not None
+        assert one.evaluation.correct.tolist() == other.evaluation.correct.tolist()

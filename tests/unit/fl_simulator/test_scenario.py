@@ -240,3 +240,17 @@ def test_a_whole_number_will_do_for_a_bound() -> None:
 def test_more_evaluations_than_anybody_reads_are_refused() -> None:
     with pytest.raises(ScenarioError, match="evaluate less often"):
         read_scenario({"asynchronous": {"duration_s": 1e300, "evaluate_every_s": 1e-3}})
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"run": {"joining": 0.1}, "asynchronous": {}}, "asynchronous.membership.joining"),
+        ({"run": {"moving": 0.1}, "asynchronous": {}}, "are for runs in rounds"),
+        ({"run": {"moving": 0.1}, "client": {"file": "mine.py", "sites": 4}}, "leave [client] and [attack] out"),
+        ({"run": {"moving": 0.1}, "attack": {"name": "noise", "clients": "0"}}, "leave [client] and [attack] out"),
+        ({"run": {"moving": 0.1, "move_round": 5, "return_round": 5}}, "return_round is after move_round, or 0"),
+    ],
+)
+def test_clients_join_late_and_move_where_that_means_something(said: dict[str, Any], words: str) -> None:
+    assert words in message(said)
