@@ -62,6 +62,8 @@ PARTS = (
     Part("clustered/other_data", 40, is_default=False),
     Part("clustered/conditions", 15, is_default=False),
     Part("clustered/phase", 9, is_default=False),
+    Part("findings/freshness", 12, is_default=False),
+    Part("findings/tips_or_newest", 8, is_default=False),
     Part("dag-acfl/table_2", 190, is_default=False),
     Part("dag-acfl/all_images", 4),
     Part("dag-acfl/joining", 20, is_default=False),

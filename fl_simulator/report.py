@@ -188,13 +188,13 @@ def paired_differences(
         for (setting, share), seeds in values.groupby(level=list(RUN[:2]), sort=False):
             there = {method, other} <= set(seeds.columns)
             differences = (seeds[method] - seeds[other]).dropna().tolist() if there else []
-            row[f"{setting}, γ {share:g}" if shares else setting] = _mean_and_interval(differences, digits)
+            row[f"{setting}, γ {share:g}" if shares else setting] = mean_and_interval(differences, digits)
         rows.append(row)
     return load_pandas().DataFrame(rows)
 
 
-def _mean_and_interval(values: Sequence[float], digits: int) -> str:
-    """``+0.0123 [0.0100, 0.0146] (5)``."""
+def mean_and_interval(values: Sequence[float], digits: int) -> str:
+    """``+0.0123 [0.0100, 0.0146] (5)``: mean, its 95 % confidence interval by Student's t, how many; a dash of none."""
     if not values:
         return "-"
     mean, count = statistics.fmean(values), len(values)
