@@ -43,6 +43,7 @@ EXPERIMENTS = (
     "cliques_removed",
     "iid",
     "momentum",
+    "first_models",
     "cifar10_100_small",
     "cifar10_100",
 )
