@@ -39,6 +39,7 @@ _BLOCKS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
     "papers/uncoordinated-initialisation.md": experiments.INITIALISATION,
     "papers/d-cliques.md": experiments.CLIQUES,
     "papers/clustered.md": experiments.CLUSTERED,
+    "findings.md": experiments.FINDINGS,
 }
 """What stands in each page's blocks."""
 

@@ -8,13 +8,16 @@ from typing import Final
 from docs.parts.kept import EXPERIMENTS, ROOT
 
 
-def experiment_report(name: str, *, pictures: bool = True) -> str:
-    """An experiment's tables and pictures; a line that says so where it was not run yet."""
+def experiment_report(name: str, *, pictures: bool = True, depth: int = 2) -> str:
+    """An experiment's tables and pictures; a line that says so where it was not run yet.
+
+    ``depth`` is how many folders the page lies below the project's.
+    """
     folder = EXPERIMENTS / name
     file = folder / "report.md"
     if not file.exists():
         return f"Not run yet: `make experiments PART={folder.name}`.\n"
-    return file.read_text("utf-8") + (_pictures(folder, "*.png") if pictures else "")
+    return file.read_text("utf-8") + (_pictures(folder, "*.png", depth) if pictures else "")
 
 
 def table_two() -> str:
@@ -37,18 +40,19 @@ def numerical_model() -> str:
     return tables + _pictures(folder, "numerical_*.png")
 
 
-def _pictures(folder: Path, pattern: str) -> str:
+def _pictures(folder: Path, pattern: str, depth: int = 2) -> str:
     """Links to the pictures of a folder, their names as what they show."""
 
     def shows(file: Path) -> str:
         return next((said for ending, said in _SHOWN.items() if file.stem.endswith(ending)), file.stem)
 
     files = sorted(folder.glob(pattern))
-    return "".join(f"\n![{shows(file)}](../../{file.relative_to(ROOT).as_posix()})\n" for file in files)
+    return "".join(f"\n![{shows(file)}]({'../' * depth}{file.relative_to(ROOT).as_posix()})\n" for file in files)
 
 
 _SHOWN: Final = {
     "found": "Adjusted Rand index of each run over the separation of its clients' first updates",
+    "effects": "Gains without rounds at equal time and at equal updates, over the ratio of speeds",
     "gain": "What the virtual teacher adds, over the local epochs between two averages",
     "-node-curves": "Accuracy over rounds: mean, least and greatest of all nodes",
     "-nodes": "Each node's accuracy at the end",
@@ -127,12 +131,18 @@ CLIQUES: Final = _blocks(
         "cliques-removed": "cliques_removed",
         "cliques-iid": "iid",
         "cliques-momentum": "momentum",
+        "cliques-first": "first_models",
         "cliques-cifar": "cifar10_100_small",
     },
 )
 CLUSTERED: Final = {
-    "results-clustered-shifts": partial(experiment_report, "clustered/shifts", pictures=False),
-    "results-clustered-phase": partial(experiment_report, "clustered/phase"),
+    f"results-clustered-{name.replace('_', '-')}": partial(experiment_report, f"clustered/{name}", pictures=False)
+    for name in ("shifts", "other_data", "conditions")
+}
+FINDINGS: Final = {
+    "results-phase": partial(experiment_report, "clustered/phase", depth=1),
+    "results-freshness": partial(experiment_report, "findings/freshness", depth=1),
+    "results-tips-or-newest": partial(experiment_report, "findings/tips_or_newest", pictures=False),
 }
 ATTACKS: Final[Mapping[str, Callable[[], str]]] = {
     f"attacks-{name.replace('_', '-')}": partial(experiment_report, f"attacks/{name}", pictures=False)

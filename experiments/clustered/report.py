@@ -8,6 +8,7 @@ Where ``build/simulations`` has finished runs, ``summary.csv`` and ``curves.csv`
 """
 
 from pathlib import Path
+from statistics import NormalDist
 from typing import Final
 
 import pandas as pd
@@ -42,6 +43,8 @@ SHOWN: Final = {
 }
 FOUND: Final = 0.95
 """Adjusted Rand index from which clusters count as found."""
+CLIENTS: Final = 30
+"""In all settings of ``phase.toml``."""
 SEPARATIONS: Final = (0.0, 1.0, 2.0, 3.0, 5.0, 8.0, float("inf"))
 """Where bands of separation begin and end."""
 MOMENTS: Final = (20, 21, 25, 40, 41, 45, 61, 121)
@@ -154,14 +157,32 @@ def condition_tables(summary: pd.DataFrame, moments: pd.DataFrame) -> list[str]:
 def by_separation(summary: pd.DataFrame) -> pd.DataFrame:
     """The runs of ``phase.toml`` with how far apart their clients' first updates are (``cosines.py``)."""
     cosines = pd.read_csv(RESULTS / PHASE / "cosines.csv")
-    return summary.merge(cosines[["setting", "seed", "separation"]], on=["setting", "seed"])
+    runs = summary.merge(cosines[["setting", "seed", "separation"]], on=["setting", "seed"])
+    clusters = runs.setting.str.extract(r"^(\d+) clusters")[0].astype(int)
+    return runs.assign(needed=clusters.map(needed_separation), found=runs.adjusted_rand >= FOUND)
+
+
+def needed_separation(clusters: int) -> float:
+    """From which separation on a client's first selection is expected to be right: what theory predicts.
+
+    Its cosines with its own cluster and with the others are taken for normal, with the same spread. The least of the
+    own ones is expected to lie so many standard deviations below their mean, and the greatest of the others' so many
+    above theirs (Blom's approximation): the clusters are apart where their means differ by more than both together.
+    """
+    size = CLIENTS // clusters
+    return _greatest_of(size - 1) + _greatest_of(CLIENTS - size)
+
+
+def _greatest_of(count: int) -> float:
+    """What the greatest of so many standard normal draws is expected to be."""
+    return NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
 
 
 def phase_tables(runs: pd.DataFrame) -> list[str]:
     """How often each rule found the clusters, by separation and by setting."""
     band = pd.cut(runs.separation, SEPARATIONS, right=False)
     names = {each: f"{each.left:g} to {each.right:g}".replace(" to inf", " and more") for each in band.cat.categories}
-    runs = runs.assign(found=runs.adjusted_rand >= FOUND, band=band.map(names))
+    runs = runs.assign(band=band.map(names))
     shares = runs.pivot_table("found", index="method", columns="band", sort=False, observed=True)
     counts = runs[runs.method == runs.method.iloc[0]].groupby("band", observed=True).size()
     shares = shares[[each for each in names.values() if each in shares]]
@@ -169,24 +190,44 @@ def phase_tables(runs: pd.DataFrame) -> list[str]:
     settings = runs.pivot_table("adjusted_rand", index="setting", columns="method", sort=False)
     settings.insert(0, "separation", runs.groupby("setting", sort=False).separation.mean())
     seeds = ", ".join(map(str, sorted(runs.seed.unique())))
+    prediction = (
+        "**Predicted**: share found of the runs whose separation is below what a right selection needs, and above (how "
+        "many runs); and of how many of all runs the prediction was right."
+    )
     return [
         f"Share of runs in which clusters were found, by separation (how many runs); seeds {seeds}.",
         to_markdown(shares.reset_index(), digits=2),
+        prediction,
+        to_markdown(predicted(runs), digits=2),
         "**Adjusted Rand index** in the mean over seeds.",
         to_markdown(settings.reset_index(), digits=2),
     ]
 
 
+def predicted(runs: pd.DataFrame) -> pd.DataFrame:
+    """How well ``needed_separation`` says beforehand which runs find their clusters, for each rule."""
+    runs = runs.assign(expected=runs.separation >= runs.needed)
+    shares = runs.pivot_table("found", index="method", columns="expected", sort=False)
+    counts = runs[runs.method == runs.method.iloc[0]].expected.value_counts()
+    right = (runs.found == runs.expected).groupby(runs.method, sort=False).mean()
+    below, above = f"below ({counts[False]})", f"above ({counts[True]})"
+    table = shares.rename(columns={False: below, True: above})[[below, above]]
+    return table.assign(**{"prediction right": right}).reset_index()
+
+
 def draw_phase(runs: pd.DataFrame, path: Path) -> None:
-    """A dot for each run, a panel for each rule: what was found over how far apart clusters are."""
+    """A dot for each run, a panel for each rule: what was found over separation, in units of what is needed."""
     rules = list(dict.fromkeys(method.rpartition(", ")[0] for method in runs.method))
     figure = Figure(figsize=(3.2 * len(rules), 3.2))
     panels = figure.subplots(1, len(rules), sharey=True)
     for axes, rule in zip(panels, rules, strict=True):
         for candidates, colour in (("newest", "tab:blue"), ("tips", "tab:orange")):
             mine = runs[runs.method == f"{rule}, {candidates}"]
-            axes.scatter(mine.separation, mine.adjusted_rand, s=9, alpha=0.6, color=colour, label=candidates)
-        axes.set(title=rule, xlabel="separation", xscale="log")
+            axes.scatter(
+                mine.separation / mine.needed, mine.adjusted_rand, s=9, alpha=0.6, color=colour, label=candidates
+            )
+        axes.axvline(1, color="grey", linewidth=0.8)
+        axes.set(title=rule, xlabel="separation over what is needed", xscale="log")
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("adjusted Rand index")
     panels[-1].legend(frameon=False)
