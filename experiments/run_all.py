@@ -102,6 +102,7 @@ PARTS = (
     Part("uncoordinated_initialisation/samples", 16, is_default=False),
     Part("uncoordinated_initialisation/nodes", 15, is_default=False),
     Part("uncoordinated_initialisation/epochs", 54, is_default=False),
+    Part("uncoordinated_initialisation/total_data", 30, is_default=False),
     Part("d_cliques/mnist_100", 8),
     Part("d_cliques/mnist_1000", 10),
     Part("d_cliques/interclique", 17, is_default=False),

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
+from textwrap import fill
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -227,6 +228,10 @@ def thin_curves(rounds: "DataFrame") -> "DataFrame":
     return judged.loc[from_end % step == 0, columns].round(6)
 
 
+_LABEL_WIDTH: Final = 30
+"""Characters of a line of the legend, as many as there is room for."""
+
+
 def draw_curves(
     rounds: "DataFrame",
     path: Path,
@@ -255,7 +260,8 @@ def draw_curves(
             colour = CLUSTER_COLOURS[place % len(CLUSTER_COLOURS)]
             dashes: Any = _DASHES[place // len(CLUSTER_COLOURS) % len(_DASHES)]
             marker = "o" if len(seeds) == 1 else ""
-            axes.plot(after, seeds["mean"], color=colour, ls=dashes, marker=marker, lw=1.6, label=str(line))
+            label = fill(str(line), _LABEL_WIDTH)
+            axes.plot(after, seeds["mean"], color=colour, ls=dashes, marker=marker, lw=1.6, label=label)
             axes.fill_between(after, seeds["min"], seeds["max"], color=colour, alpha=0.16, lw=0)
         axes.set_ylabel(name.replace("_", " "))
         axes.grid(axis="y", color=FAINT, lw=0.8)

@@ -44,6 +44,8 @@ def _pictures(folder: Path, pattern: str, depth: int = 2) -> str:
     """Links to the pictures of a folder, their names as what they show."""
 
     def shows(file: Path) -> str:
+        if file.stem.startswith("curves-"):
+            return "Curves over rounds, by method"
         return next((said for ending, said in _SHOWN.items() if file.stem.endswith(ending)), file.stem)
 
     files = sorted(folder.glob(pattern))
@@ -62,6 +64,7 @@ _SHOWN: Final = {
     "-deviations": "Standard deviations of parameters, across nodes and within one",
     "-changes": "What aggregation and training change",
     "_5c": "Numerical model: standard deviations of parameters (Fig. 5c)",
+    "_6": "Averaging compresses parameters: nodes grow alike, and each node's parameters, too (Fig. 6)",
     "_8a": "‖v_steady‖ over the number of nodes, by family (Fig. 8a)",
     "_8b": "‖v_steady‖ of configuration models (Fig. 8b)",
     "_8c": "‖v_steady‖ after rewiring (Fig. 8c)",
@@ -117,6 +120,7 @@ INITIALISATION: Final = {
             "initialisation-samples": "samples",
             "initialisation-nodes": "nodes",
             "initialisation-epochs": "epochs",
+            "initialisation-total": "total_data",
         },
     ),
     "results-initialisation-numerical": numerical_model,

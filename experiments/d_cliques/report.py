@@ -49,8 +49,8 @@ EXPERIMENTS = (
 )
 WITH_GRAPHS = ("mnist_100", "mnist_1000", "interclique")
 KEYS = ["setting", "method"]
-OURS = "D-Cliques"
-"""The method that all others are compared with."""
+REFERENCES = ("D-Cliques", "fully connected", "fully connected, one first model")
+"""The first of these that an experiment has is what all others are compared with."""
 
 
 def refresh(name: str) -> None:
@@ -80,7 +80,7 @@ def tables(name: str) -> list[str]:
         f"{describe_runs(summary)} Each run's value is the mean over its nodes."
         + (" Below it: [D-Cliques] Sec. 2.2, central training." if len(paper) else ""),
         to_markdown(accuracy_table(summary, paper)),
-        *(difference_table(summary, OURS) if OURS in set(summary.method) else []),
+        *difference_table(summary, next(each for each in REFERENCES if each in set(summary.method))),
         "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
         to_markdown(node_table(summary, KEYS), digits=4),
     ]

@@ -1,6 +1,7 @@
 """The numerical part of uncoordinated initialisation: no training, only graphs, averages and noise.
 
 * Figure 5 (c): σ_an and σ_ap of the numerical model on random 32-regular graphs of 256 nodes.
+* Figure 6: what averaging does to parameters, as a picture.
 * Figure 8 (a, b): how ||v_steady|| shrinks with the number of nodes, by families of graphs, and the exponents.
 * Figure 8 (c): ||v_steady|| of an Erdős-Rényi graph of 2,048 nodes that is rewired to other assortativities.
 * Section 4.5: rounds until σ_an is flat, beside the mixing time of the walk.

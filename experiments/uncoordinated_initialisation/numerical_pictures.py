@@ -1,4 +1,4 @@
-"""Pictures of the numerical part: Figures 5 (c) and 8, and stabilisation beside mixing time."""
+"""Pictures of the numerical part: Figures 5 (c), 6 and 8, and stabilisation beside mixing time."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from fl_simulator.graphs.gain.steady_state import averaging_matrix
+from fl_simulator.graphs.topology import build_graph
 from fl_simulator.plots.style import CLUSTER_COLOURS, DPI, FAINT, SOFT, new_figure, set_titles
 
 if TYPE_CHECKING:
@@ -21,10 +23,13 @@ NAMES: Final = {
     "complete": "complete",
 }
 SIZE: Final = (8.6, 4.8)
+COMPRESSED: Final = {"nodes": 8, "parameters": 4, "rounds": 8}
+"""Of Figure 6, which shows what averaging does and measures nothing."""
 
 
 def draw_all(found: dict[str, Any], folder: Path) -> None:
-    """One picture for each part that there is."""
+    """One picture for each part that there is, and Figure 6, which needs none."""
+    draw_compression(folder)
     drawers = {"curves": [draw_curves], "exponents": [draw_families, draw_tails], "rewired": [draw_rewired]}
     for part, made in {**drawers, "walks": [draw_stabilisation, draw_against_mixing]}.items():
         for draw in made if part in found else ():
@@ -55,6 +60,31 @@ def draw_curves(curves: dict[str, Any], folder: Path) -> None:
         across="round",
         up="standard deviation",
     )
+
+
+def draw_compression(folder: Path) -> None:
+    """Figure 6: each node's parameters as colours, over rounds of averaging alone."""
+    rng, nodes = np.random.default_rng(3), COMPRESSED["nodes"]
+    graph = build_graph("k-regular", {"k": 3}, count=nodes, rng=rng)
+    averages = averaging_matrix(graph).dense()
+    states = [rng.uniform(-1, 1, (nodes, COMPRESSED["parameters"]))]
+    for _ in range(COMPRESSED["rounds"]):
+        states.append(averages @ states[-1])
+    figure, axes = new_figure(width=SIZE[0], height=SIZE[1])
+    columns = np.concatenate([np.pad(each, ((0, 0), (0, 1)), constant_values=np.nan) for each in states], axis=1)
+    axes.imshow(columns, cmap="coolwarm", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+    width = COMPRESSED["parameters"] + 1
+    axes.set_xticks([place * width + width / 2 - 1 for place in range(len(states))], map(str, range(len(states))))
+    axes.set_yticks(range(nodes))
+    axes.set_xlabel("after so many rounds: four parameters", color=SOFT)
+    axes.set_ylabel("node", color=SOFT)
+    figure.subplots_adjust(left=0.08, right=0.97, top=0.84, bottom=0.12)
+    set_titles(
+        figure,
+        title="Averaging compresses parameters (Fig. 6)",
+        subtitle=f"Colours: values from -1 to 1; {nodes} nodes with three neighbours each, no training",
+    )
+    figure.savefig(folder / "numerical_6.png", dpi=DPI, facecolor="white")
 
 
 def draw_families(rows: Sequence[dict[str, Any]], folder: Path) -> None:

@@ -39,7 +39,7 @@ PLATEAUS = (
     "plateau_complete",
     "plateau_barabasi_albert",
 )
-EXPERIMENTS = (*PLATEAUS, "links", "nodes_up", "changes", "degrees", "samples", "nodes", "epochs")
+EXPERIMENTS = (*PLATEAUS, "links", "nodes_up", "changes", "degrees", "samples", "nodes", "epochs", "total_data")
 PLATEAU = 0.9 * log(10)
 """Loss below which the plateau is over, in nats: nine tenths of that of guessing among ten labels."""
 
