@@ -74,13 +74,14 @@ def refresh(name: str) -> None:
 def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     summary = pd.read_csv(RESULTS / name / "summary.csv")
+    reference = next((each for each in REFERENCES if each in set(summary.method)), None)
     central = read_reported(HERE, "accuracy_cifar10" if name.startswith("cifar10") else "accuracy")
     paper = central[central.method.isin(summary.method) & central.setting.isin(summary.setting)]
     parts = [
         f"{describe_runs(summary)} Each run's value is the mean over its nodes."
         + (" Below it: [D-Cliques] Sec. 2.2, central training." if len(paper) else ""),
         to_markdown(accuracy_table(summary, paper)),
-        *difference_table(summary, next(each for each in REFERENCES if each in set(summary.method))),
+        *(difference_table(summary, reference) if reference else []),
         "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
         to_markdown(node_table(summary, KEYS), digits=4),
     ]

@@ -32,7 +32,7 @@ from fl_simulator.report import (
 HERE = Path(__file__).resolve().parent
 RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 FRESHNESS: Final = "freshness"
-TIPS_OR_NEWEST: Final = "tips_or_newest"
+EXPERIMENTS: Final = (FRESHNESS, "tips_or_newest")
 PAIRS: Final = {
     "DAG-ACFL": "DAG-ACFL in rounds",
     "FedAsync in true clusters": "oracle",
@@ -213,4 +213,4 @@ def candidate_tables(summary: pd.DataFrame) -> list[str]:
 
 
 if __name__ == "__main__":
-    update_reports((FRESHNESS, TIPS_OR_NEWEST), RESULTS, refresh=refresh, tables=tables)
+    update_reports(EXPERIMENTS, RESULTS, refresh=refresh, tables=tables)

@@ -13,7 +13,7 @@ from fl_simulator.report import page
 from fl_simulator.run.play import open_folder, run
 
 EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
-PAPERS = ("attacks", "dag-acfl", "decdiff", "uncoordinated_initialisation", "d_cliques")
+PAPERS = ("attacks", "clustered", "dag-acfl", "decdiff", "findings", "uncoordinated_initialisation", "d_cliques")
 BASE = """
 [base]
 data = { name = "digits", pixels = "unit", test = "common" }
@@ -177,3 +177,33 @@ def test_a_loss_is_against_the_run_of_the_same_seed_and_population_that_nobody_a
     ]
     (row,) = module.undisturbed(runs).to_dict("records")
     assert (row["setting"], row["behind that"]) == ("8 in 4", "0.030 ± 0.014 (2)")
+
+
+def test_clusters_are_expected_to_be_found_where_the_least_alike_own_pair_is_above_the_most_alike_foreign_one() -> None:
+    """Of 14 standard normal draws the greatest is expected at 1.703, of 15 at 1.736."""
+    needed = script("clustered").needed_separation
+    assert needed(2) == pytest.approx(1.703 + 1.736, abs=0.01)
+    assert needed(5) < needed(2)
+
+
+def timed(method: str, *, results: list[int], accuracy: list[float], lost: list[int] | None = None) -> pd.DataFrame:
+    run = {"setting": "S", "seed": 0, "method": method, "finished": True, "results": results, "accuracy": accuracy}
+    return pd.DataFrame({**run, "lost": lost or [0] * len(results)})
+
+
+def test_a_gain_is_split_into_what_updates_are_worth_and_how_many_there_are() -> None:
+    """Four times as many updates are worth 0.4 at the end; after as many as the other ever had, nothing."""
+    without = timed("DAG-ACFL", results=[20, 20], accuracy=[0.4, 1.2])
+    rounds = timed("DAG-ACFL in rounds", results=[5, 5], accuracy=[0.4, 0.4])
+    (found,) = script("findings").split_gains(pd.concat([without, rounds])).to_dict("records")
+    assert found["updates"] == 4.0
+    assert found["equal_time"] == pytest.approx(0.8 - 0.4), "curves are means of up to five evaluations"
+    assert found["equal_updates"] == pytest.approx(0.4 - 0.4)
+
+
+def test_lost_trainings_count_as_epochs_and_not_as_updates() -> None:
+    without = timed("DAG-ACFL", results=[10, 10], lost=[10, 10], accuracy=[0.2, 0.6])
+    rounds = timed("DAG-ACFL in rounds", results=[10, 10], accuracy=[0.5, 0.5])
+    (found,) = script("findings").split_gains(pd.concat([without, rounds])).to_dict("records")
+    assert found["equal_updates"] == pytest.approx(0.4 - 0.5)
+    assert found["equal_epochs"] == pytest.approx(0.2 - 0.5)
