@@ -15,7 +15,7 @@ from fl_simulator.data.digits import load_digits
 from fl_simulator.data.errors import DataError
 from fl_simulator.data.image_data import ImageData
 from fl_simulator.metrics.allocation import gini_index, label_gini
-from fl_simulator.run.prepare import build_population, build_run_graph, build_world
+from fl_simulator.run.prepare import build_population, build_run_graph, build_world, changes_of
 
 COMMON: Mapping[str, JsonScalar] = {"test": "common"}
 
@@ -151,3 +151,23 @@ def of(
 ) -> ImageData:
     """A data set without a test part."""
     return ImageData(images, labels, images[:0], labels[:0])
+
+
+def test_a_tenth_of_thirty_joins_late_and_a_fifth_of_each_cluster_moves() -> None:
+    shifted = {"name": "shifts", "clients": "10,10,10"}
+    told = scenario(partition=shifted, run={"joining": 0.1, "join_round": 5, "moving": 0.2, "move_round": 7})
+    world = build_world(told)
+    changes = changes_of(told, world)
+    assert len(changes.late) == 3
+    assert [changes.absent(number) for number in (3, 4)] == [changes.late, frozenset()]
+    assert changes.moved is not None
+    assert int((changes.moved.clusters != world.population.clusters).sum()) == 3 * 2
+    assert [changes.are_away(number) for number in (5, 6, 99)] == [False, True, True]
+    world.close()
+
+
+def test_somebody_is_there_from_the_first_round_on() -> None:
+    told = scenario(partition={"clients": 2}, run={"joining": 0.99, "join_round": 5})
+    world = build_world(told)
+    assert len(changes_of(told, world).late) == 1
+    world.close()
