@@ -55,7 +55,7 @@ def plain(text: str) -> str:
 @cache
 def corpus() -> tuple[Document, ...]:
     """All documents, by source, language and file."""
-    if missing := [each for each in _places() if not each.exists()]:
+    if missing := [each for each in _files() if not each.exists()]:
         raise DataSetMissingError(f"languages: {missing[0]} is not there; get it with `apt-get install {PACKAGES}`")
     enough = LENGTH + CONTEXT
     found = [
@@ -72,7 +72,7 @@ def corpus() -> tuple[Document, ...]:
     return tuple(found)
 
 
-def _places() -> list[Path]:
+def _files() -> list[Path]:
     return [FORTUNES / each for each in LANGUAGES["fortunes"]] + [WORD_LISTS / each for each in LANGUAGES["words"]]
 
 
@@ -87,7 +87,7 @@ def _read(file: Path) -> str:
 def texts() -> ImageData:
     """``LENGTH`` samples of each document of ``corpus``, one document after another; no test part."""
     windows = [
-        np.lib.stride_tricks.sliding_window_view(_places_in_alphabet(each.text[: LENGTH + CONTEXT]), CONTEXT + 1)
+        np.lib.stride_tricks.sliding_window_view(_indices(each.text[: LENGTH + CONTEXT]), CONTEXT + 1)
         for each in corpus()
     ]
     characters = np.concatenate(windows)
@@ -96,7 +96,7 @@ def texts() -> ImageData:
     return ImageData(images, labels, images[:0], labels[:0])
 
 
-def _places_in_alphabet(text: str) -> NDArray[np.int64]:
+def _indices(text: str) -> NDArray[np.int64]:
     return np.array([ALPHABET.index(each) for each in text])
 
 
@@ -113,7 +113,8 @@ def documents(
     params: DocumentsParams, labels: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator
 ) -> list[Share]:
     """Clients of the first language come first; each document's end, which no training reaches into, is tested on."""
-    del labels
+    if len(labels) != len(corpus()) * LENGTH:
+        raise PartitionError(f'documents are of the data set "{__name__}:texts" alone')
     middle = round(params.samples * train_fraction)
     numbered = [(each.language, place) for place, each in enumerate(corpus()) if each.source == params.source]
     shares = []

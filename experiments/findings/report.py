@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments import reporting
-from experiments.reporting import PIXELS, read_run_facts, update_reports
+from experiments.reporting import PIXELS, read_clients, read_run_facts, update_reports
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import (
     RUN,
@@ -33,16 +33,13 @@ HERE = Path(__file__).resolve().parent
 RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 FRESHNESS: Final = "freshness"
 EXPERIMENTS: Final = (FRESHNESS, "tips_or_newest")
-PAIRS: Final = {
-    "DAG-ACFL": "DAG-ACFL in rounds",
-    "FedAsync in true clusters": "oracle",
-    "FedBuff in true clusters": "oracle",
-    "FedAsync": "FedAvg",
-    "FedBuff": "FedAvg",
-}
-"""Of each method without rounds, what is the same in rounds, or nearest to it."""
+IN_ROUNDS: Final = {"DAG-ACFL": "DAG-ACFL in rounds", "FedAsync in true clusters": "oracle", "FedBuff": "FedAvg"}
+DEADLINES: Final = (", 24 s", ", 12 s", ", no deadline")
+PAIRS: Final = {method: [f"{other}{each}" for each in DEADLINES] for method, other in IN_ROUNDS.items()}
+"""Of each method without rounds, what is the same in rounds, or nearest to it, by how long a round waits at most."""
 OURS: Final = "DAG-ACFL"
 OTHERWISE: Final = ("DAG-ACFL over tips", "DAG-ACFL, window 60 s")
+ATTACKS: Final = ("labels flipped", "a little is enough")
 BOUNDS: Final = ("FedAsync in true clusters", "FedBuff in true clusters")
 KEPT: Final = (
     *("experiment", *RUN, "rounds", "accuracy", "accuracy_last_5", "worst_decile", "adjusted_rand", "averaged"),
@@ -67,7 +64,9 @@ def refresh(name: str) -> None:
     summary = summary.reset_index()
     keep_tables(rounds, summary[kept].join(facts, on=list(RUN)), RESULTS / name)
     if name == FRESHNESS:
-        effects = split_gains(rounds)
+        progress = progress_of(rounds)
+        progress.to_csv(RESULTS / name / "progress.csv.gz", index=False, compression={"method": "gzip", "mtime": 0})
+        effects = split_gains(progress, read_clients(SIMULATIONS / name, experiment))
         effects.to_csv(RESULTS / name / "effects.csv", index=False)
         draw_effects(effects, RESULTS / name / "effects.png")
 
@@ -76,106 +75,122 @@ def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     summary = pd.read_csv(RESULTS / name / "summary.csv")
     if name == FRESHNESS:
-        return freshness_tables(summary, pd.read_csv(RESULTS / name / "effects.csv"))
+        return gains_tables(summary, pd.read_csv(RESULTS / name / "effects.csv"))
     return candidate_tables(summary)
 
 
-# -- freshness or volume ------------------------------------------------------------------------------------
+# -- more updates, or better ones ---------------------------------------------------------------------------
 
 
-def split_gains(rounds: pd.DataFrame) -> pd.DataFrame:
-    """What a method without rounds gains over its pair, split into what comes of each update and of more of them.
+def progress_of(rounds: pd.DataFrame) -> pd.DataFrame:
+    """Of each run and evaluation: results and trainings so far, and accuracy."""
+    counts = rounds[rounds.finished].fillna({"results": 0, "lost": 0})
+    by_run = counts.groupby(list(RUN), sort=False)
+    kept = counts[["setting", "method", "seed", "accuracy"]].copy()
+    kept["results"] = by_run.results.cumsum()
+    kept["trainings"] = kept.results + by_run.lost.cumsum()
+    return kept.astype({"results": int, "trainings": int}).round({"accuracy": 5})
+
+
+def split_gains(progress: pd.DataFrame, clients: pd.DataFrame) -> pd.DataFrame:
+    """What a method without rounds gains over its pair.
+
+    Args:
+        progress: Of ``progress_of``.
+        clients: Accuracy of every client at the end, and whether it was ever ``heard``.
 
     Returns:
-        A row for each pair, setting and seed: ``updates`` (how many times as many results), and differences of
-        accuracy: at ``equal_time``, the end; at ``equal_updates``, when each has had as many results as the one with
-        fewer had at the end; at ``equal_epochs``, likewise, lost trainings counted. Accuracy is interpolated between
-        evaluations, and the mean of the last five at the end of a curve.
+        A row for each pair, setting and seed: ``updates`` (how many times as many results), how many clients were
+        ``heard`` and by the other one, and differences of accuracy: at ``equal_time``, the end; the same over clients
+        that both have ``heard``; at ``equal_updates`` and ``equal_trainings``, when each has had as many as the one
+        with fewer had at the end (lost ones count as trainings), mean over the last tenth of them.
     """
     columns = ["setting", "seed", "method"]
-    runs = {key: curve_of(run) for key, run in rounds[rounds.finished].groupby(columns, sort=False)}
+    runs = dict(iter(progress.groupby(columns, sort=False)))
+    ends = {key: run.set_index("client") for key, run in clients.groupby(columns, sort=False)}
     rows = []
     for (setting, seed, method), mine in runs.items():
-        if (other := PAIRS.get(method)) is None or (setting, seed, other) not in runs:
-            continue
-        theirs = runs[setting, seed, other]
-        row = {"setting": setting, "seed": seed, "method": method, "against": other}
-        row["updates"] = mine.results.iloc[-1] / max(theirs.results.iloc[-1], 1)
-        row["equal_time"] = mine.accuracy.iloc[-1] - theirs.accuracy.iloc[-1]
-        for column, name in (("results", "equal_updates"), ("trainings", "equal_epochs")):
-            shared = min(mine[column].iloc[-1], theirs[column].iloc[-1])
-            row[name] = accuracy_at(mine, column, shared) - accuracy_at(theirs, column, shared)
-        rows.append(row)
-    return pd.DataFrame(rows).round(5)
+        for other in PAIRS.get(method, ()):
+            theirs = runs.get((setting, seed, other))
+            if theirs is None:
+                continue
+            own, others = ends[setting, seed, method], ends[setting, seed, other]
+            both = own.index[(own.heard == 1) & (others.heard == 1)]
+            row = {"setting": setting, "seed": seed, "method": method, "against": other}
+            row["updates"] = mine.results.iloc[-1] / max(theirs.results.iloc[-1], 1)
+            row["heard"], row["heard_by_other"] = own.heard.sum(), others.heard.sum()
+            row["equal_time"] = (own.accuracy - others.accuracy).mean()
+            row["equal_time_heard"] = (own.accuracy[both] - others.accuracy[both]).mean()
+            for column in ("results", "trainings"):
+                shared = min(mine[column].iloc[-1], theirs[column].iloc[-1])
+                difference = accuracy_up_to(mine, column, shared) - accuracy_up_to(theirs, column, shared)
+                row[f"equal_{column}"] = difference
+            rows.append(row)
+    found = pd.DataFrame(rows).rename(columns={"equal_results": "equal_updates"})
+    return found.round(5)
 
 
-def curve_of(run: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy, mean of five evaluations, by results and by trainings so far, beginning with none."""
-    results, lost = run.results.fillna(0).cumsum(), run.lost.fillna(0).cumsum()
-    accuracy = run.accuracy.rolling(5, min_periods=1).mean()
-    return pd.DataFrame({"results": results, "trainings": results + lost, "accuracy": accuracy})
+def accuracy_up_to(run: pd.DataFrame, column: str, amount: float) -> float:
+    """Mean accuracy over the last tenth of so many results or trainings, between evaluations interpolated."""
+    return float(np.interp(np.linspace(0.9 * amount, amount, 11), run[column], run.accuracy).mean())
 
 
-def accuracy_at(curve: pd.DataFrame, column: str, amount: float) -> float:
-    return float(np.interp(amount, curve[column], curve.accuracy))
-
-
-def freshness_tables(summary: pd.DataFrame, effects: pd.DataFrame) -> list[str]:
+def gains_tables(summary: pd.DataFrame, effects: pd.DataFrame) -> list[str]:
     """Accuracies by absence; what each pair gains; how far DAG-ACFL is from what knows the clusters."""
     parts = [f"Test accuracy, mean of the last five evaluations; {seeds_of(summary)}."]
     absences = summary.setting.str.partition(", ")[2]
     for absence, mine in summary.groupby(absences, sort=False):
-        parts += [f"**{absence or 'Always there'}**", to_markdown(accuracy_table(mine, column="accuracy_last_5"))]
+        title = absence.replace("away 0.5", "Away half of the time") or "Always there"
+        parts += [f"**{title}**", to_markdown(accuracy_table(mine, column="accuracy_last_5"))]
+    shown = {
+        "equal_time": "at equal time",
+        "equal_time_heard": "the same, of clients that both heard",
+        "equal_updates": "at equal updates",
+        "equal_trainings": "at equal trainings",
+    }
     parts.append(
-        "**What is gained without rounds**: how many times as many updates, and differences of accuracy on the same "
-        "seeds at equal time, at equal updates and at equal epochs; means, their 95 % confidence intervals, seeds. All "
-        "pairs where everybody is there; DAG-ACFL also where clients are away."
+        "**What is gained without rounds**: how many times as many updates; how many clients each has heard by then, "
+        "of thirty; differences of accuracy on the same seeds: means, their 95 % confidence intervals, seeds."
     )
-    rows = []
-    for (method, setting), mine in effects.groupby(["method", "setting"], sort=False):
-        if method == OURS or "away" not in setting:
-            row = {
-                "method": method,
-                "less": PAIRS[method],
-                "setting": setting,
-                "updates": f"{mine.updates.mean():.1f} x",
-            }
-            for name in ("equal_time", "equal_updates", "equal_epochs"):
-                row[name.replace("_", " ")] = mean_and_interval(mine[name].tolist(), 3)
-            rows.append(row)
+    for method, mine in effects.groupby("method", sort=False):
+        rows = []
+        for (other, setting), pair in mine.groupby(["against", "setting"], sort=False):
+            row = {"compared with": other, "setting": setting, "updates": f"{pair.updates.mean():.1f} x"}
+            row["heard"] = f"{pair.heard.mean():.1f} / {pair.heard_by_other.mean():.1f}"
+            rows.append(row | {title: mean_and_interval(pair[name].tolist(), 3) for name, title in shown.items()})
+        parts += [f"**{method}**", to_markdown(pd.DataFrame(rows))]
     known = paired_differences(summary, dict.fromkeys((*BOUNDS, *OTHERWISE), OURS), digits=3)
     known = known.drop(columns="against").set_index("method").T.rename_axis("setting").reset_index()
     worth = (
-        "**What knowing the clusters is worth, and freshness**: methods that are told them, and DAG-ACFL over tips, or "
-        f"over newest updates of the last minute, less {OURS}, on the same seeds."
+        "**What knowing the clusters is worth, and age**: methods that are told them, and DAG-ACFL over tips, or over "
+        f"newest updates of the last minute, compared with {OURS}, on the same seeds."
     )
-    gains = pd.DataFrame(sorted(rows, key=lambda row: list(PAIRS).index(row["method"])))
-    return [*parts, to_markdown(gains), worth, to_markdown(known)]
+    return [*parts, worth, to_markdown(known)]
 
 
 def draw_effects(effects: pd.DataFrame, path: Path) -> None:
-    """Of each pair a panel: gains at equal time and at equal updates over the ratio of speeds, by absence."""
-    parts = effects.setting.str.extract(r"speeds x (\d+)(?:, away ([\d.]+))?")
-    effects = effects.assign(ratio=parts[0].astype(int), away=parts[1].fillna("0").astype(float))
-    pairs = {method: other for method, other in PAIRS.items() if method in set(effects.method)}
+    """Of each pair a panel: gains over the ratio of speeds, where everybody is always there."""
+    there = effects[~effects.setting.str.contains("away")]
+    there = there.assign(ratio=there.setting.str.extract(r"speeds x (\d+)")[0].astype(int))
+    pairs = [(method, others[0]) for method, others in PAIRS.items() if method in set(there.method)]
     figure = Figure(figsize=(3.1 * len(pairs), 3.6))
     panels = figure.subplots(1, len(pairs), sharey=True, squeeze=False)[0]
-    for axes, (method, other) in zip(panels, pairs.items(), strict=True):
-        for (away, mine), colour in zip(
-            effects[effects.method == method].groupby("away"), ("tab:blue", "tab:orange", "tab:green"), strict=False
+    for axes, (method, other) in zip(panels, pairs, strict=True):
+        means = there[(there.method == method) & (there.against == other)].groupby("ratio").mean(numeric_only=True)
+        for column, colour, dashes in (
+            ("equal_time", "tab:blue", "-"),
+            ("equal_time_heard", "tab:green", "--"),
+            ("equal_updates", "tab:orange", ":"),
         ):
-            means = mine.groupby("ratio")[["equal_time", "equal_updates"]].mean()
-            axes.plot(means.index, means.equal_time, color=colour, label=f"away {away:g}: equal time")
-            axes.plot(
-                means.index, means.equal_updates, color=colour, linestyle=":", label=f"away {away:g}: equal updates"
-            )
+            label = column.replace("_", " ").replace("time heard", "time, clients that both heard")
+            axes.plot(means.index, means[column], color=colour, linestyle=dashes, label=label)
         axes.axhline(0, color="grey", linewidth=0.6)
-        axes.set(title=f"{method}\nless {other}", xlabel="fastest over slowest", xscale="log")
+        axes.set(title=f"{method}\ncompared with {other}", xlabel="fastest over slowest", xscale="log")
         axes.title.set_fontsize(9)
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("difference of accuracy")
     figure.tight_layout(rect=(0, 0.08, 1, 1))
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="lower center", ncols=6, frameon=False, fontsize=8)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="lower center", ncols=3, frameon=False, fontsize=8)
     figure.savefig(path, dpi=160)
 
 
@@ -188,28 +203,32 @@ def seeds_of(summary: pd.DataFrame) -> str:
 
 
 def candidate_tables(summary: pd.DataFrame) -> list[str]:
-    """Each figure of both kinds of candidates, and their difference."""
-    honest = summary.setting.map(lambda each: not each.endswith(("flipped", "enough")))
+    """Accuracy of all methods; how newest updates differ from tips in what matters; what averages are made of."""
+    attacked = summary.setting.str.contains("|".join(ATTACKS))
     parts = [f"Means over seeds; {seeds_of(summary)}. Accuracy is the mean of the last five evaluations."]
-    for title, mine in (("Nobody attacks", summary[honest]), ("Three of thirty attack", summary[~honest])):
+    for title, mine in (("Nobody attacks", summary[~attacked]), ("Three of thirty attack", summary[attacked])):
+        by_method = mine.pivot_table("accuracy_last_5", index="setting", columns="method", sort=False)
+        parts += [f"**{title}**: accuracy", to_markdown(by_method.reset_index())]
         rows = []
         for setting, runs in mine.groupby("setting", sort=False):
-            difference = paired_differences(runs, {"newest": "tips"}, digits=3).iloc[0][setting]
             row = {"setting": setting}
-            for column, name in (
-                ("accuracy_last_5", "accuracy"),
-                ("worst_decile", "worst tenth"),
-                ("adjusted_rand", "Rand index"),
-                ("cross_cluster_rate", "foreign"),
-                ("averaged", "averaged"),
-            ):
-                if column in runs:
-                    means = runs.groupby("method")[column].mean()
-                    row[f"{name}: tips / newest"] = f"{means['tips']:.3f} / {means['newest']:.3f}"
-            row["accuracy: newest less tips"] = difference
+            for suffix, under in (("", ""), (", trimmed mean", ", trimmed")):
+                for column, what in (("accuracy_last_5", "accuracy"), ("worst_decile", "worst tenth")):
+                    pair = {f"newest{suffix}": f"tips{suffix}"}
+                    row[f"{what}{under}"] = paired_differences(runs, pair, column=column, digits=3).iloc[0][setting]
             rows.append(row)
-        parts += [f"**{title}.**", to_markdown(pd.DataFrame(rows))]
-    return parts
+        parts += [f"**{title}**: newest updates compared with tips", to_markdown(pd.DataFrame(rows))]
+    figures = {
+        "adjusted_rand": "Rand index",
+        "cross_cluster_rate": "took a foreign model",
+        "averaged": "models averaged",
+    }
+    rows = []
+    for setting, runs in summary.groupby("setting", sort=False):
+        means = runs.groupby("method")[list(figures)].mean()
+        pairs = {what: f"{means[name]['tips']:.2f} / {means[name]['newest']:.2f}" for name, what in figures.items()}
+        rows.append({"setting": setting} | pairs)
+    return [*parts, "**Tips / newest**, under a plain mean", to_markdown(pd.DataFrame(rows))]
 
 
 if __name__ == "__main__":

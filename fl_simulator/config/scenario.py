@@ -128,7 +128,12 @@ class Run:
         below=1.0,
         doc="Share of its training samples that a client keeps to judge averages by, where a strategy lets it refuse.",
     )
-    joining: float = parameter(0.0, at_least=0.0, below=1.0, doc="Share of clients that join late.")
+    joining: float = parameter(
+        0.0,
+        at_least=0.0,
+        below=1.0,
+        doc="Share of clients that join late; a round for which one of them is drawn too early is smaller by it.",
+    )
     join_round: int = parameter(1, at_least=1, doc="The first round that they may take part in, counted from 1.")
     moving: float = parameter(
         0.0,

@@ -1,7 +1,7 @@
 """When a run is evaluated, and what of it is reported each time."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final, Protocol
 
@@ -74,6 +74,7 @@ class Interval:
         evaluated: Clients that were judged, ascending.
         evaluation: Of each of them, its model on its test samples; None where there is nobody to judge.
         backdoors: Of each of them, its model on triggered ones; None where nobody plants a backdoor.
+        heard: Clients whose result was ever taken, ascending.
     """
 
     number: int
@@ -85,6 +86,7 @@ class Interval:
     evaluated: Clients
     evaluation: Evaluation | None
     backdoors: Evaluation | None = None
+    heard: Clients = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
 class Engine(Protocol):
@@ -151,6 +153,7 @@ def evaluate_interval(
         evaluated=evaluated,
         evaluation=evaluation,
         backdoors=backdoors,
+        heard=seen,
     )
 
 

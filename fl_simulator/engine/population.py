@@ -168,6 +168,8 @@ def holding_out(population: Population, share: float, *, rng: np.random.Generato
 def exchanged(population: Population, share: float, *, rng: np.random.Generator) -> Population:
     """The population in which some clients of each cluster, equally many, have the data of clients of the next one.
 
+    What a client claims of its samples stays with it.
+
     Args:
         population: Of at least two known clusters.
         share: Of the smallest cluster's clients; at least one moves.
@@ -176,9 +178,9 @@ def exchanged(population: Population, share: float, *, rng: np.random.Generator)
     Raises:
         PartitionError: There is no other cluster whose data they could have.
     """
-    if not population.clusters_known or population.num_clusters < 2:
+    if not population.clusters_known or len(np.unique(population.clusters)) < 2:
         raise PartitionError("clients can only move to another cluster where there are two or more")
-    members = [np.flatnonzero(population.clusters == cluster) for cluster in range(population.num_clusters)]
+    members = [np.flatnonzero(population.clusters == cluster) for cluster in np.unique(population.clusters)]
     moving = max(round(share * min(map(len, members))), 1)
     movers = np.stack([np.sort(rng.choice(each, moving, replace=False)) for each in members])
     source = np.arange(population.num_clients)
@@ -187,7 +189,7 @@ def exchanged(population: Population, share: float, *, rng: np.random.Generator)
         population,
         train=tuple(population.train[client] for client in source),
         test=tuple(population.test[client] for client in source),
-        held_out=tuple(population.held_out[client] for client in source if population.held_out),
+        held_out=tuple(population.held_out[client] for client in source) if population.held_out else (),
         clusters=population.clusters[source],
     )
 

@@ -1,5 +1,6 @@
 """The synchronous mode: DAG-ACFL's rounds (Sec. IV-A). Who takes part is drawn here, the same for every strategy."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -32,7 +33,7 @@ class Changes:
 
     def are_away(self, number: int) -> bool:
         """Whether those who move are on others' data in this round, from 0."""
-        return self.move_round <= number + 1 and not 0 < self.return_round <= number + 1
+        return self.move_round <= number + 1 < (self.return_round or math.inf)
 
     def absent(self, number: int) -> frozenset[int]:
         """Who has not joined yet in this round, from 0."""
@@ -80,7 +81,10 @@ class Rounds:
         self._next = 0
 
     def play(self) -> Iterator[Interval]:
-        """What is left of the rounds, one each time the caller asks; their time is their number, from 1."""
+        """What is left of the rounds, one each time the caller asks; their time is their number, from 1.
+
+        The world's population is then that of the last round played.
+        """
         world, changes, own = self._world, self._changes, self._world.population
         seen = np.zeros(world.num_clients, dtype=bool)
         for number in range(self._rounds):
@@ -109,6 +113,7 @@ class Rounds:
                 evaluated=evaluated,
                 evaluation=evaluation,
                 backdoors=backdoors,
+                heard=np.flatnonzero(seen),
             )
 
     def _judge(self, clients: Clients) -> tuple[Evaluation, Evaluation | None]:

@@ -194,12 +194,13 @@ class RunFolder:
 
         Args:
             more: What the summary tells beside the rounds, JSON.
-            clients: Number, accuracy and loss of every client that was evaluated last.
+            clients: Of every client that was evaluated last its number, accuracy and loss, and 1 if a result of it was
+                ever taken, else 0.
         """
         summary = {**(more or {}), **summarise_rounds(self.records), "label": asdict(self.label)}
         self._sync_rounds()
         lines = [_csv_line(map(str, each)) for each in clients]
-        _write(self.path / CLIENTS, b"".join([_csv_line(("client", "accuracy", "loss")), *lines]))
+        _write(self.path / CLIENTS, b"".join([_csv_line(("client", "accuracy", "loss", "heard")), *lines]))
         _write_json(self.path / SUMMARY, summary)
         (self.path / CHECKPOINT).unlink(missing_ok=True)
 

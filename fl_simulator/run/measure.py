@@ -88,11 +88,12 @@ def _cluster_figures(world: World, strategy: Reporting, *, communities: bool) ->
 
 
 def client_rows(interval: Interval) -> list[tuple[object, ...]]:
-    """Number, accuracy and loss of every client that was evaluated and has test samples."""
+    """Every client that was evaluated and has test samples: its number, accuracy, loss, and 1 if it was ever heard."""
     if interval.evaluation is None:
         return []
     accuracy, loss = interval.evaluation.accuracy.astype(np.float32), interval.evaluation.loss.astype(np.float32)
-    rows = zip(interval.evaluated.tolist(), accuracy, loss, strict=True)
+    heard = np.isin(interval.evaluated, interval.heard).astype(int)
+    rows = zip(interval.evaluated.tolist(), accuracy, loss, heard, strict=True)
     return [row for row in rows if np.isfinite(row[1])]
 
 

@@ -2,8 +2,10 @@
 
 import importlib.util
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -186,24 +188,46 @@ def test_clusters_are_expected_to_be_found_where_the_least_alike_own_pair_is_abo
     assert needed(5) < needed(2)
 
 
-def timed(method: str, *, results: list[int], accuracy: list[float], lost: list[int] | None = None) -> pd.DataFrame:
-    run = {"setting": "S", "seed": 0, "method": method, "finished": True, "results": results, "accuracy": accuracy}
-    return pd.DataFrame({**run, "lost": lost or [0] * len(results)})
+def progress(method: str, *, results: list[int], accuracy: list[float], lost: int = 0) -> pd.DataFrame:
+    run = {"setting": "S", "seed": 0, "method": method, "results": results, "accuracy": accuracy}
+    return pd.DataFrame({**run, "trainings": [each + lost for each in results]})
 
 
-def test_a_gain_is_split_into_what_updates_are_worth_and_how_many_there_are() -> None:
-    """Four times as many updates are worth 0.4 at the end; after as many as the other ever had, nothing."""
-    without = timed("DAG-ACFL", results=[20, 20], accuracy=[0.4, 1.2])
-    rounds = timed("DAG-ACFL in rounds", results=[5, 5], accuracy=[0.4, 0.4])
-    (found,) = script("findings").split_gains(pd.concat([without, rounds])).to_dict("records")
+def ends(method: str, *, accuracy: list[float], heard: list[int]) -> pd.DataFrame:
+    clients = {"client": range(len(accuracy)), "accuracy": accuracy, "heard": heard}
+    return pd.DataFrame({"setting": "S", "seed": 0, "method": method, **clients})
+
+
+def gains(without: pd.DataFrame, rounds: pd.DataFrame, clients: Sequence[pd.DataFrame]) -> dict[Any, Any]:
+    (found,) = script("findings").split_gains(pd.concat([without, rounds]), pd.concat(clients)).to_dict("records")
+    return dict(found)
+
+
+IN_ROUNDS = "DAG-ACFL in rounds, 24 s"
+HEARD = [
+    ends("DAG-ACFL", accuracy=[0.8, 0.6], heard=[1, 1]),
+    ends(IN_ROUNDS, accuracy=[0.7, 0.1], heard=[1, 0]),
+]
+
+
+def test_gains_at_equal_time_are_also_told_of_clients_that_both_have_heard() -> None:
+    same = progress("DAG-ACFL", results=[10, 20], accuracy=[0.5, 0.7])
+    found = gains(same, progress(IN_ROUNDS, results=[10, 20], accuracy=[0.4, 0.4]), HEARD)
+    assert (found["heard"], found["heard_by_other"]) == (2, 1)
+    assert found["equal_time"] == pytest.approx((0.1 + 0.5) / 2)
+    assert found["equal_time_heard"] == pytest.approx(0.1)
+
+
+def test_at_equal_updates_each_is_judged_by_the_last_tenth_of_what_the_other_had_at_all() -> None:
+    """The other has ten; from nine to ten of forty the faster one is halfway between 0.36 and 0.40."""
+    without = progress("DAG-ACFL", results=[0, 40], accuracy=[0.0, 1.6])
+    found = gains(without, progress(IN_ROUNDS, results=[5, 10], accuracy=[0.3, 0.3]), HEARD)
     assert found["updates"] == 4.0
-    assert found["equal_time"] == pytest.approx(0.8 - 0.4), "curves are means of up to five evaluations"
-    assert found["equal_updates"] == pytest.approx(0.4 - 0.4)
+    assert found["equal_updates"] == pytest.approx(0.38 - 0.3)
 
 
-def test_lost_trainings_count_as_epochs_and_not_as_updates() -> None:
-    without = timed("DAG-ACFL", results=[10, 10], lost=[10, 10], accuracy=[0.2, 0.6])
-    rounds = timed("DAG-ACFL in rounds", results=[10, 10], accuracy=[0.5, 0.5])
-    (found,) = script("findings").split_gains(pd.concat([without, rounds])).to_dict("records")
-    assert found["equal_updates"] == pytest.approx(0.4 - 0.5)
-    assert found["equal_epochs"] == pytest.approx(0.2 - 0.5)
+def test_lost_trainings_count_as_trainings_and_not_as_updates() -> None:
+    without = progress("DAG-ACFL", results=[0, 10], accuracy=[0.0, 1.0], lost=10)
+    found = gains(without, progress(IN_ROUNDS, results=[0, 10], accuracy=[0.5, 0.5]), HEARD)
+    assert found["equal_updates"] == pytest.approx(0.95 - 0.5)
+    assert found["equal_trainings"] == pytest.approx(0.0 - 0.5), "after ten trainings it has had no result"
