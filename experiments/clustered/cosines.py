@@ -2,7 +2,7 @@
 
     python -m experiments.clustered.cosines
 
-A client's first update is what E′ epochs make of the run's first model: what the first selection compares. Of each
+A client's first update is what E′ epochs make of the run's first model: near what its first selections compare. Of each
 setting and seed of ``phase.toml``, a row of ``experiments/results/clustered/phase/cosines.csv``:
 
 * ``within``, ``between``: means over pairs of clients of one cluster, and of two;

@@ -49,7 +49,11 @@ FITTED_GAP: Final = 0.4
 """Of mean cosines, within less between: what says best on these same runs whether clusters are found."""
 SEPARATIONS: Final = (0.0, 1.0, 2.0, 3.0, 5.0, 8.0, float("inf"))
 """Where bands of separation begin and end."""
-MOMENTS: Final = (20, 21, 25, 40, 41, 45, 61, 121)
+MOMENTS: Final = {
+    "a tenth joins late": (20, 21, 25, 61),
+    "a fifth moves and returns": (20, 21, 25, 40, 41, 61),
+    "half take part": (20, 61, 121),
+}
 """Rounds of ``conditions.toml`` that are told, from 1: clients join or move with the 21st, and return with the 41st."""
 KEPT: Final = (
     *("experiment", *RUN, "rounds", "accuracy", "accuracy_last_5", "best_accuracy", "worst_decile", "worst_client"),
@@ -67,7 +71,11 @@ def refresh(name: str) -> None:
     facts = read_run_facts(SIMULATIONS / name, experiment)[["pixels"]]
     keep_tables(rounds, summary[list(KEPT)].join(facts, on=list(RUN)), RESULTS / name)
     if name == CONDITIONS:
-        moments = rounds[(rounds["round"] + 1).isin(MOMENTS)]
+        after = rounds["round"] + 1
+        parts = [
+            rounds[rounds.setting.str.endswith(condition) & after.isin(told)] for condition, told in MOMENTS.items()
+        ]
+        moments = pd.concat(parts).sort_index()
         moments[[*RUN, "round", "accuracy", "worst_decile"]].to_csv(RESULTS / name / "moments.csv", index=False)
     if name == PHASE:
         draw_phase(by_separation(summary), RESULTS / name / "found.png")
