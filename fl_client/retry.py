@@ -29,6 +29,7 @@ LONGEST_PAUSE_S: Final = 5.0
 _LONGEST_RETRY_AFTER_S: Final = 3600.0
 _FIRST_SILENCE_S: Final = 5.0
 TRY_ELSEWHERE: Final = frozenset({408, 425, 429, 500, 502, 503, 504, 507})
+_JITTER: Final = random.Random()  # noqa: S311 -- of its own: what a training draws from the module stays as it seeded it
 _WRONG: Final = (AnswerInvalidError, CertificateRefusedError, DigestMismatchError, PartFailedError, SignatureError)
 """Faults that do not go away by waiting; another server may be without."""
 
@@ -125,7 +126,7 @@ class ServerPool:
         while True:
             with self._lock:
                 closed_s = min(server.closed_until for server in self._servers) - time.monotonic()
-            wait_s = max(pause_s * random.uniform(0.5, 1.0), closed_s, 0.0)  # noqa: S311 -- jitter
+            wait_s = max(pause_s * _JITTER.uniform(0.5, 1.0), closed_s, 0.0)
             retry_until = begun + min(self._total_s, self.patience_s)
             if failed is not None:
                 if time.monotonic() + wait_s >= retry_until:

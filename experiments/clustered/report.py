@@ -7,6 +7,7 @@ Where ``build/simulations`` has finished runs, ``summary.csv`` and ``curves.csv`
 ``experiments/results/clustered/<experiment>/``; then ``report.md`` is made of the CSV files that are there.
 """
 
+from collections import Counter
 from pathlib import Path
 from statistics import NormalDist
 from typing import Final
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 
 from experiments import reporting
 from experiments.reporting import describe_runs, read_run_facts, update_reports
-from fl_simulator.config.experiment import read_experiment
+from fl_simulator.config.experiment import Experiment, read_experiment
 from fl_simulator.report import (
     RUN,
     accuracy_table,
@@ -65,9 +66,10 @@ def refresh(name: str) -> None:
     """Write the tables and pictures of the runs that are there."""
     experiment = read_experiment(HERE / f"{name}.toml")
     rounds = read_results(SIMULATIONS / name, experiment)
-    summary = summarise_runs(rounds)
+    summary = whole_settings(summarise_runs(rounds), experiment)
     if summary.empty:
         return
+    rounds = rounds[rounds.setting.isin(summary.setting)]
     facts = read_run_facts(SIMULATIONS / name, experiment)[["pixels"]]
     keep_tables(rounds, summary[list(KEPT)].join(facts, on=list(RUN)), RESULTS / name)
     if name == CONDITIONS:
@@ -79,6 +81,15 @@ def refresh(name: str) -> None:
         moments[[*RUN, "round", "accuracy", "worst_decile"]].to_csv(RESULTS / name / "moments.csv", index=False)
     if name == PHASE:
         draw_phase(by_separation(summary), RESULTS / name / "found.png")
+
+
+def whole_settings(summary: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+    """The runs of settings of which none is missing: the best of some methods is not the best."""
+    if summary.empty:
+        return summary
+    planned = Counter(run.label.setting for run in experiment.runs)
+    played = summary.groupby("setting").size()
+    return summary[summary.setting.map(lambda each: played[each] == planned[each])]
 
 
 def tables(name: str) -> list[str]:

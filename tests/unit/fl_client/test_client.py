@@ -4,6 +4,7 @@ import gzip
 import json
 import logging
 import os
+import random
 import re
 import socket
 import subprocess
@@ -403,6 +404,14 @@ def test_a_call_ends_in_time_with_its_last_fault(pauses: list[float]) -> None:
         0.5 * expected <= pause <= expected for pause, expected in zip(pauses, (0.1, 0.2, 0.4, 0.8), strict=False)
     )
     assert max(pauses) <= 5
+
+
+def test_waiting_leaves_what_a_training_has_seeded_as_it_is(pauses: list[float]) -> None:
+    before = random.getstate()
+    with client_of(closed_port(), timeout=5.0) as client, pytest.raises(ServerUnavailableError):
+        client.tips()
+    assert len(pauses) > 1
+    assert random.getstate() == before
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])

@@ -122,7 +122,7 @@ def test_finished_run_is_read_as_it_was_written(tmp_path: Path) -> None:
         write_rounds(folder, 0, 1)
         folder.save_checkpoint(STATE)
         write_rounds(folder, 2)
-        folder.finish({"note": "µ"}, clients=[(0, 0.25, 1.5)])
+        folder.finish({"note": "µ"}, clients=[(0, 0.25, 1.5, 1)])
         written = folder.records
     path = tmp_path / "a" / "b"
     assert (read_label(path), read_rounds(path), is_finished(path)) == (MINE, written, True)
@@ -130,7 +130,7 @@ def test_finished_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     summary = json.loads((path / SUMMARY).read_text("utf-8"))
     assert (summary["note"], summary["final"]["round"], summary["label"]) == ("µ", 2, asdict(MINE))
     assert not (path / CHECKPOINT).exists()
-    assert (path / CLIENTS).read_text() == "client,accuracy,loss\n0,0.25,1.5\n"
+    assert (path / CLIENTS).read_text() == "client,accuracy,loss,heard\n0,0.25,1.5,1\n"
 
 
 def test_round_can_be_read_before_the_run_is_over(tmp_path: Path) -> None:

@@ -169,11 +169,12 @@ def test_only_evaluated_rounds_have_accuracies_and_they_are_means_of_the_clients
     records = read_rounds(whole())
     judged = [each for each in records if each.accuracy is not None]
     assert [each.round for each in judged] == [1, 3, 5]
-    accuracy, loss = np.loadtxt(whole() / CLIENTS, delimiter=",", skiprows=1, unpack=True)[1:]
+    accuracy, loss, heard = np.loadtxt(whole() / CLIENTS, delimiter=",", skiprows=1, unpack=True)[1:]
     assert len(accuracy) == 6
     assert judged[-1].accuracy == pytest.approx(accuracy.mean(), abs=1e-6)
     assert judged[-1].worst_client == pytest.approx(accuracy.min(), abs=1e-6)
     assert judged[-1].loss == pytest.approx(loss.mean(), rel=1e-5)
+    assert heard.tolist() == [1] * 6
     assert all(each.loss is None and each.modularity is None for each in records if each.accuracy is None)
 
 
