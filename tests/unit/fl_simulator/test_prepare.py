@@ -16,6 +16,7 @@ from fl_simulator.data.errors import DataError
 from fl_simulator.data.image_data import ImageData
 from fl_simulator.metrics.allocation import gini_index, label_gini
 from fl_simulator.run.prepare import build_population, build_run_graph, build_world, changes_of
+from tests.simulations import make_world, two_camps
 
 COMMON: Mapping[str, JsonScalar] = {"test": "common"}
 
@@ -154,20 +155,15 @@ def of(
 
 
 def test_a_tenth_of_thirty_joins_late_and_a_fifth_of_each_cluster_moves() -> None:
-    shifted = {"name": "shifts", "clients": "10,10,10"}
-    told = scenario(partition=shifted, run={"joining": 0.1, "join_round": 5, "moving": 0.2, "move_round": 7})
-    world = build_world(told)
-    changes = changes_of(told, world)
+    world = make_world(two_camps(clients=30, samples=4))
+    changes = changes_of(scenario(run={"joining": 0.1, "join_round": 5, "moving": 0.2, "move_round": 7}), world)
     assert len(changes.late) == 3
     assert [changes.absent(number) for number in (3, 4)] == [changes.late, frozenset()]
     assert changes.moved is not None
-    assert int((changes.moved.clusters != world.population.clusters).sum()) == 3 * 2
+    assert int((changes.moved.clusters != world.population.clusters).sum()) == 2 * 3
     assert [changes.are_away(number) for number in (5, 6, 99)] == [False, True, True]
-    world.close()
 
 
 def test_somebody_is_there_from_the_first_round_on() -> None:
-    told = scenario(partition={"clients": 2}, run={"joining": 0.99, "join_round": 5})
-    world = build_world(told)
-    assert len(changes_of(told, world).late) == 1
-    world.close()
+    world = make_world(two_camps(clients=2))
+    assert len(changes_of(scenario(run={"joining": 0.99, "join_round": 5}), world).late) == 1
