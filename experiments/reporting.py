@@ -17,7 +17,7 @@ RESULTS: Final = ROOT / "experiments" / "results"
 """Committed tables and pictures."""
 SIMULATIONS: Final = ROOT / "build" / "simulations"
 """Runs, where they were played here."""
-PIXELS: Final = {"unit": "in [0, 1]", "standardised": "standardised"}
+_PIXELS: Final = {"unit": "in [0, 1]", "standardised": "standardised"}
 
 
 def read_clients(folder: Path, experiment: Experiment | None = None) -> pd.DataFrame:
@@ -60,12 +60,18 @@ def read_reported(folder: Path, name: str) -> pd.DataFrame:
 def describe_runs(summary: pd.DataFrame, what: str = "Test accuracy") -> str:
     """What a table of accuracies is made of: after how many rounds, how pixels are scaled, which seeds."""
     rounds = ", ".join(f"{each:,}" for each in sorted(summary.rounds.unique()))
-    pixels = ", ".join(PIXELS.get(each, each) for each in summary.pixels.unique())
-    seeds = ", ".join(str(each) for each in sorted(summary.seed.unique()))
-    return (
-        f"{what} after {rounds} rounds, pixels {pixels}, seeds {seeds}: mean ± standard deviation over seeds "
-        "(how many)."
-    )
+    return f"{what} after {rounds} rounds, {describe_inputs(summary)}: mean ± standard deviation over seeds (how many)."
+
+
+def describe_inputs(summary: pd.DataFrame) -> str:
+    """How pixels are scaled, and which seeds: ``pixels in [0, 1], seeds 0, 1, 2``."""
+    pixels = ", ".join(_PIXELS.get(each, each) for each in summary.pixels.unique())
+    return f"pixels {pixels}, {describe_seeds(summary)}"
+
+
+def describe_seeds(runs: pd.DataFrame) -> str:
+    """``seeds 0, 1, 2``."""
+    return f"seeds {', '.join(str(each) for each in sorted(runs.seed.unique()))}"
 
 
 def difference_table(summary: pd.DataFrame, other: str) -> list[str]:

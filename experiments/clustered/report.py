@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments import reporting
-from experiments.reporting import describe_runs, read_run_facts, update_reports
+from experiments.reporting import describe_runs, describe_seeds, read_run_facts, update_reports
 from fl_simulator.config.experiment import Experiment, read_experiment
 from fl_simulator.report import (
     RUN,
@@ -161,8 +161,7 @@ def standing(summary: pd.DataFrame) -> pd.DataFrame:
 
 def condition_tables(summary: pd.DataFrame, moments: pd.DataFrame) -> list[str]:
     """Of each setting, accuracy by round: of all clients, and of the worst tenth."""
-    seeds = ", ".join(str(each) for each in sorted(summary.seed.unique()))
-    told = f"Test accuracy: mean over clients / over the worst tenth of them; means over seeds {seeds}"
+    told = f"Test accuracy: mean over clients / over the worst tenth of them; means over {describe_seeds(summary)}"
     parts = [f"{told}. Of {OURS}, with the standard deviation of the first over seeds."]
     for setting, mine in moments.assign(after=moments["round"] + 1).groupby("setting", sort=False):
         cells: dict[str, dict[str, str]] = {}
@@ -211,14 +210,13 @@ def phase_tables(runs: pd.DataFrame) -> list[str]:
     shares.columns = [f"{each} ({counts[each]})" for each in shares.columns]
     settings = runs.pivot_table("adjusted_rand", index="setting", columns="method", sort=False)
     settings.insert(0, "separation", runs.groupby("setting", sort=False).separation.mean())
-    seeds = ", ".join(map(str, sorted(runs.seed.unique())))
     above = int((runs.separation >= runs.needed).groupby(runs.method).sum().iloc[0])
     compared = (
         f"**Against what is needed**: share found of the runs whose separation is below it, and above ({above} of "
         f"{int(counts.sum())}); and for how many runs that, and simpler rules, say right whether clusters are found."
     )
     return [
-        f"Share of runs in which clusters were found, by separation (how many runs); seeds {seeds}.",
+        f"Share of runs in which clusters were found, by separation (how many runs); {describe_seeds(runs)}.",
         to_markdown(shares.reset_index(), digits=2),
         compared,
         to_markdown(agreement(runs), digits=2),

@@ -1,4 +1,4 @@
-"""What nobody has measured: freshness against volume, and tips against newest updates.
+"""Two questions of our own: what asynchrony wins by, and whether tips or newest updates are the better candidates.
 
     python -m experiments.findings.report                 # both
     python -m experiments.findings.report freshness       # one of them
@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments import reporting
-from experiments.reporting import PIXELS, read_clients, read_run_facts, update_reports
+from experiments.reporting import describe_inputs, read_clients, read_run_facts, update_reports
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import (
     RUN,
@@ -43,7 +43,7 @@ ATTACKS: Final = ("labels flipped", "a little is enough")
 BOUNDS: Final = ("FedAsync in true clusters", "FedBuff in true clusters")
 KEPT: Final = (
     *("experiment", *RUN, "rounds", "accuracy", "accuracy_last_5", "worst_decile", "adjusted_rand", "averaged"),
-    *("attacked", "cross_cluster_rate"),
+    "cross_cluster_rate",
 )
 OVER_ALL_ROUNDS: Final = {"averaged", "cross_cluster_rate"}
 """Columns that are a mean over the run: of one round's few selections they say little."""
@@ -122,13 +122,11 @@ def split_gains(progress: pd.DataFrame, clients: pd.DataFrame) -> pd.DataFrame:
             row["heard"], row["heard_by_other"] = own.heard.sum(), others.heard.sum()
             row["equal_time"] = (own.accuracy - others.accuracy).mean()
             row["equal_time_heard"] = (own.accuracy[both] - others.accuracy[both]).mean()
-            for column in ("results", "trainings"):
+            for column, name in (("results", "equal_updates"), ("trainings", "equal_trainings")):
                 shared = min(mine[column].iloc[-1], theirs[column].iloc[-1])
-                difference = accuracy_up_to(mine, column, shared) - accuracy_up_to(theirs, column, shared)
-                row[f"equal_{column}"] = difference
+                row[name] = accuracy_up_to(mine, column, shared) - accuracy_up_to(theirs, column, shared)
             rows.append(row)
-    found = pd.DataFrame(rows).rename(columns={"equal_results": "equal_updates"})
-    return found.round(5)
+    return pd.DataFrame(rows).round(5)
 
 
 def accuracy_up_to(run: pd.DataFrame, column: str, amount: float) -> float:
@@ -138,7 +136,7 @@ def accuracy_up_to(run: pd.DataFrame, column: str, amount: float) -> float:
 
 def gains_tables(summary: pd.DataFrame, effects: pd.DataFrame) -> list[str]:
     """Accuracies by absence; what each pair gains; how far DAG-ACFL is from what knows the clusters."""
-    parts = [f"Test accuracy, mean of the last five evaluations; {seeds_of(summary)}."]
+    parts = [f"Test accuracy, mean of the last five evaluations; digits, {describe_inputs(summary)}."]
     absences = summary.setting.str.partition(", ")[2]
     for absence, mine in summary.groupby(absences, sort=False):
         title = absence.replace("away 0.5", "Away half of the time") or "Always there"
@@ -199,18 +197,15 @@ def draw_effects(effects: pd.DataFrame, path: Path) -> None:
     figure.savefig(path, dpi=160)
 
 
-def seeds_of(summary: pd.DataFrame) -> str:
-    pixels = ", ".join(PIXELS[each] for each in summary.pixels.unique())
-    return f"digits, pixels {pixels}, seeds {', '.join(map(str, sorted(summary.seed.unique())))}"
-
-
 # -- tips or newest -----------------------------------------------------------------------------------------
 
 
 def candidate_tables(summary: pd.DataFrame) -> list[str]:
     """Accuracy of all methods; how newest updates differ from tips in what matters; what averages are made of."""
     attacked = summary.setting.str.contains("|".join(ATTACKS))
-    parts = [f"Means over seeds; {seeds_of(summary)}. Accuracy is the mean of the last five evaluations."]
+    parts = [
+        f"Means over seeds; digits, {describe_inputs(summary)}. Accuracy is the mean of the last five evaluations."
+    ]
     for title, mine in (("Nobody attacks", summary[~attacked]), ("Three of thirty attack", summary[attacked])):
         by_method = mine.pivot_table("accuracy_last_5", index="setting", columns="method", sort=False)
         parts += [f"**{title}**: accuracy", to_markdown(by_method.reset_index())]
