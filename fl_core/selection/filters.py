@@ -6,10 +6,10 @@ business. From there all of them go the same way, so that they differ in the sea
 1. Only the head of the ranking is searched (``head_of``): a cut beyond ``max_selected`` cannot matter.
 2. Where no drop could part clusters nothing is searched (``may_change``).
 3. Of the places named, the first counts whose drop is large enough, also beside the others' (``first_large``).
-4. The candidates before it are taken, at least ``min_tips``; none whose update similarity is below the floor;
-   when that leaves none the client keeps its own model (``answer_before``).
+4. The candidates before it are taken, at least ``min_tips``; none whose update similarity is below the floor. Where
+   that leaves none a lower floor holds, if the ledger has one; else the client keeps its own model (``answer_before``).
 
-The defaults were measured for ``beast`` (ADR 0004).
+The defaults were measured for ``beast`` (ADR 0004); what the lower floor is for, ADR 0074 says.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,6 +49,12 @@ class FilterParams:
         at_least=-1.0,
         at_most=1.0,
         doc="Update similarity below which a tip is foreign; -1 never keeps the own model.",
+    )
+    min_update_similarity_alone: float = parameter(
+        1.0,
+        at_least=-1.0,
+        at_most=1.0,
+        doc="The same for a client that would be left alone by it; 1 leaves it alone.",
     )
 
 
@@ -103,15 +109,21 @@ def answer_before(
 ) -> Selection:
     """The selection that takes the candidates before ``change``, all of them where it is None.
 
-    At least ``min_tips``, and none below ``min_update_similarity``. ``order`` is by update similarity. ``rule`` is
-    the first word of what is said about the decision, as in ``robust: change point``.
+    At least ``min_tips``, and none below ``min_update_similarity`` or, where nobody reaches that, below
+    ``min_update_similarity_alone``. ``order`` is by update similarity. ``rule`` is the first word of what is said about
+    the decision, as in ``robust: change point``.
     """
     alike = int(np.count_nonzero(request.update_similarities >= params.min_update_similarity))
+    alone = alike == 0
+    if alone:
+        alike = int(np.count_nonzero(request.update_similarities >= params.min_update_similarity_alone))
     cut = len(order) if change is None else max(change, params.min_tips)
     if len(order) == 0:
         decided = "no candidate"
     elif alike == 0:
         decided = "resembles nobody"
+    elif alone:
+        decided = "lower floor"
     elif cut > alike:
         decided = "similarity floor"
     else:

@@ -32,8 +32,14 @@ def robust_cut(
     least: float,
     nt: int,
     floor: float,
+    alone: float = 1.0,
 ) -> int:
-    """Our rule: the first change whose drop is large, also among the changes, never below the floor."""
+    """Our rule: the first change whose drop is large, also among the changes, never below the floor.
+
+    Where all are below the floor, ``alone`` is the floor.
+    """
+    if all(each < floor for each in ranked):
+        floor = alone
     changes = [i for i in range(1, len(confidence)) if confidence[i] > alpha]
     largest = max((ranked[i - 1] - ranked[i] for i in changes), default=0.0)
     cut = len(ranked)

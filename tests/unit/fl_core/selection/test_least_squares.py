@@ -75,6 +75,7 @@ def test_no_partition_of_a_long_ranking_costs_less(count: int, penalty: float) -
     least=st.sampled_from([0.0, 0.05, 0.5]),
     nt=st.integers(1, 4),
     floor=st.sampled_from([-1.0, 0.0, 0.5]),
+    alone=st.sampled_from([-0.5, 0.25, 1.0]),
 )
 def test_cuts_agree_with_the_naive_twins(
     *,
@@ -85,6 +86,7 @@ def test_cuts_agree_with_the_naive_twins(
     least: float,
     nt: int,
     floor: float,
+    alone: float,
 ) -> None:
     ranked = sorted(values, reverse=True)
     cost = least_squares_penalty(ranked, penalty, max_penalty)
@@ -98,6 +100,7 @@ def test_cuts_agree_with_the_naive_twins(
             least=least,
             nt=nt,
             floor=floor,
+            alone=alone,
         )
         for near in (cost, max(cost - 1e-12, 0.0), cost + 1e-12)
         for best in best_changes(ranked, near)
@@ -110,6 +113,7 @@ def test_cuts_agree_with_the_naive_twins(
         "min_drop": least,
         "min_tips": nt,
         "min_update_similarity": floor,
+        "min_update_similarity_alone": alone,
     }
     selection = SELECTORS.build("least-squares", params).choose(
         make_request(dict(zip("abcdefgh", ranked, strict=False)))
@@ -166,3 +170,22 @@ def test_one_cluster_is_cut_by_a_low_penalty_only_where_no_least_drop_keeps_it_w
     assert SELECTORS.build("least-squares", {"min_drop": 0.0}).choose(request).cut < 30
     strict = SELECTORS.build("least-squares", {"min_drop": 0.0, "penalty": 1000.0, "max_penalty": 1.0})
     assert strict.choose(request).cut == 30
+
+
+@pytest.mark.parametrize(
+    ("similarities", "expected", "rule"),
+    [
+        ({"a": 0.45, "b": 0.40, "c": 0.36, "d": 0.20}, "abc", "lower floor"),
+        ({"a": 0.45, "b": 0.43, "c": 0.10, "d": 0.08}, "ab", "lower floor"),
+        ({"a": 0.52, "b": 0.48, "c": 0.45, "d": 0.41}, "a", "similarity floor"),
+        ({"a": 0.30, "b": 0.28, "c": 0.25, "d": 0.20}, "", "resembles nobody"),
+    ],
+    ids=["those above it", "those before a change", "not who has one alike", "nobody below it"],
+)
+def test_lower_floor_is_for_a_client_that_would_be_left_alone(
+    similarities: dict[str, float], expected: str, rule: str
+) -> None:
+    selection = SELECTORS.build("least-squares", {"min_update_similarity_alone": 0.35}).choose(
+        make_request(similarities)
+    )
+    assert (taken(selection), selection.rule) == (expected, f"least squares: {rule}")
