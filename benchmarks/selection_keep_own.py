@@ -18,7 +18,9 @@ Per rule, over all selections of all seeds:
 * accuracy: of the clients' last models on their own test samples, and its standard deviation over seeds;
   last_of_cluster: of the one left behind.
 
-Writes ``benchmarks/results/selection_keep_own.json``. About three minutes on one core.
+First with tips on offer (ADR 4), then with each author's newest, as ledgers have it by default (ADR 74).
+
+Writes ``benchmarks/results/selection_keep_own.json``. About five minutes on one core.
 
     OMP_NUM_THREADS=1 python benchmarks/selection_keep_own.py
 """
@@ -146,9 +148,17 @@ class Run:
     """One federation in virtual time."""
 
     def __init__(
-        self, data: Sequence[ClientData], model: Any, choose: Chooser, seed: int, compared: Compared = lambda each: each
+        self,
+        data: Sequence[ClientData],
+        model: Any,
+        choose: Chooser,
+        seed: int,
+        compared: Compared = lambda each: each,
+        *,
+        by_newest: bool = False,
     ) -> None:
         self.data, self.model, self.choose, self.compared = data, model, choose, compared
+        self.by_newest = by_newest
         self.rng = np.random.default_rng(seed)
         self.genesis = model.initial(self.rng)
         self.tips = CandidateVectors(compared(self.genesis))
@@ -184,7 +194,7 @@ class Run:
         data = self.data[client]
         mine = self.model.train(self.genesis, data, EPOCHS, self.rng) if own is None else own.model
         offered = sorted(
-            (site for site in self.newest if site and not site.approved and site.author != client),
+            (site for site in self.newest if site and site.author != client and (self.by_newest or not site.approved)),
             key=lambda site: site.id,
         )
         request = self.ask(client, mine, offered)
@@ -235,8 +245,8 @@ def name(client: int) -> AuthorId:
     return AuthorId(f"client-{client:02}")
 
 
-def by_selector(**params: Any) -> Chooser:
-    selector = SELECTORS.build("beast", params)
+def by_selector(name: str = "beast", **params: Any) -> Chooser:
+    selector = SELECTORS.build(name, params)
 
     def choose(request: SelectionRequest, _: object) -> list[int]:
         place = {each.transaction: index for index, each in enumerate(request.candidates)}
@@ -255,6 +265,19 @@ RULES: dict[str, Chooser] = {
     ).tolist(),
     **{f"robust, floor {floor}": by_selector(min_update_similarity=floor) for floor in (0.4, 0.45, 0.5, 0.55, 0.6)},
     "floor 0.5 without change point": lambda request, _: np.flatnonzero(request.update_similarities >= 0.5).tolist(),
+}
+
+
+def as_new_ledgers(**params: Any) -> Chooser:
+    return by_selector("least-squares", min_tips=4, **params)
+
+
+RULES_BY_NEWEST: dict[str, Chooser] = {
+    "truth": RULES["truth"],
+    "floor 0.5": as_new_ledgers(),
+    "floor 0.35": as_new_ledgers(min_update_similarity=0.35),
+    "alone 0.35": as_new_ledgers(min_update_similarity_alone=0.35),
+    "alone 0.2": as_new_ledgers(min_update_similarity_alone=0.2),
 }
 
 
@@ -322,14 +345,19 @@ def tasks() -> dict[str, tuple[Perceptron, Callable[[int], Sequence[ClientData]]
 
 
 def measure(
-    model: Any, load: Callable[[int], Sequence[ClientData]], choose: Chooser, compared: Compared = lambda each: each
+    model: Any,
+    load: Callable[[int], Sequence[ClientData]],
+    choose: Chooser,
+    compared: Compared = lambda each: each,
+    *,
+    by_newest: bool = False,
 ) -> dict[str, float]:
     events: list[Event] = []
     accuracy, last, found = [], [], []
     levels: dict[str, list[float]] = {"own": [], "foreign": []}
     for seed in SEEDS:
         data = load(seed)
-        run = Run(data, model, choose, seed, compared)
+        run = Run(data, model, choose, seed, compared, by_newest=by_newest)
         run.go()
         events += run.events
         for whose, values in run.levels.items():
@@ -361,12 +389,15 @@ def measure(
 
 
 def main() -> None:
-    results: dict[str, dict[str, dict[str, float]]] = {}
-    for task, (model, load) in tasks().items():
-        results[task] = {}
-        for rule, choose in RULES.items():
-            results[task][rule] = measure(model, load, choose)
-            print(f"{task:38} {rule:32} {results[task][rule]}", flush=True)
+    results: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+    for offered, rules in (("tips", RULES), ("newest", RULES_BY_NEWEST)):
+        results[offered] = {}
+        for task, (model, load) in tasks().items():
+            results[offered][task] = {}
+            for rule, choose in rules.items():
+                found = measure(model, load, choose, by_newest=offered == "newest")
+                results[offered][task][rule] = found
+                print(f"{offered:6} {task:38} {rule:32} {found}", flush=True)
     document = {
         "what": "selection rules in asynchronous training with churn",
         "seeds": SEEDS,

@@ -78,29 +78,32 @@ def refresh(name: str) -> None:
     for place, ((setting, share), mine) in enumerate(rounds.groupby(PARTLY[:2], sort=False), start=1):
         title = f"{setting}, participation {share:g}"
         draw_curves(mine, folder / f"curves-{place}.png", figures=figures, over=over, title=title)
-    draw_selections(experiment, runs, folder)
+    if not timed:
+        draw_selections(experiment, runs, folder)
 
 
 def draw_selections(experiment: Experiment, runs: Path, folder: Path) -> None:
-    """What one client was offered in the last round (Fig. 4), the change points in it (Fig. 5), and labels (Fig. 6)."""
-    for planned in experiment.runs:
-        kept = read_choices(runs / planned.label.folder_name) if planned.label.seed == 0 else None
-        if kept is None:
+    """What one client was offered in the last round (Fig. 4), the change points in it (Fig. 5), and labels (Fig. 6).
+
+    Of the last setting and participation of which runs are there, seed 0.
+    """
+    found = [(each, read_choices(runs / each.label.folder_name)) for each in experiment.runs]
+    kept = [(each, told) for each, told in found if told is not None]
+    if not kept:
+        return
+    last = kept[-1][0]
+    for planned, (choices, clusters) in kept:
+        label, choice = planned.label, max(choices, key=lambda each: len(each.offered))
+        here = (label.setting, label.participation, label.seed) == (last.label.setting, last.label.participation, 0)
+        if not here or len(choice.similarities) == 0:
             continue
-        choice, clusters = max(kept[0], key=lambda each: len(each.offered)), kept[1]
-        if len(choice.similarities):
-            place = folder / planned.label.folder_name
-            cut = len(choice.taken)
-            draw_similarities(
-                choice.similarities, clusters[choice.offered], place.with_suffix(".similarities.png"), cut=cut
-            )
-            if len(choice.probabilities):
-                draw_change_points(
-                    choice.ranked_by, choice.probabilities, place.with_suffix(".change-points.png"), cut=cut
-                )
-    population = build_population(experiment.runs[0].scenario)
+        place, cut, authors = f"{folder}/{label.folder_name}", len(choice.taken), clusters[choice.offered]
+        draw_similarities(choice.similarities, authors, Path(f"{place}-similarities.png"), cut=cut)
+        if len(choice.probabilities):
+            draw_change_points(choice.ranked_by, choice.probabilities, Path(f"{place}-change-points.png"), cut=cut)
+    population = build_population(last.scenario)
     if population.num_clients <= 200:
-        draw_label_distribution(population, folder / "labels.png", title=experiment.runs[0].label.setting)
+        draw_label_distribution(population, folder / "labels.png", title=last.label.setting)
 
 
 def methods(rounds: pd.DataFrame) -> pd.DataFrame:

@@ -26,10 +26,9 @@ class Profile:
     leaves: str
 
 
-SELECTOR: Final = Component("least-squares", {"min_tips": 4, "min_update_similarity_alone": 0.35})
+SELECTOR: Final = Component("least-squares", {"min_tips": 4})
 """It chooses as BEAST does, in a tenth of the time (ADR 59). Of each author's newest, at least four are averaged where
-so many resemble the asker: parts of a cluster that a cut would keep apart grow together again (ADR 57). Who has so few
-samples that its update resembles nobody's by one half is given those that resemble it by 0.35 (ADR 74)."""
+so many resemble the asker: parts of a cluster that a cut would keep apart grow together again (ADR 57)."""
 
 PROFILES: Final[Mapping[str, Profile]] = {
     "open": Profile(
