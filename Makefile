@@ -92,7 +92,7 @@ faults: $(DEV) ## Real servers killed, cut off, filled up and lied to (PART="kil
 containers: ## The images and docker-compose.yml on a Docker engine, killed, upgraded and restored (.ci/containers has options)
 	@.ci/containers
 
-experiments: $(DEV) ## The demo over three seeds and the shorter experiments, some three hours; or PART="table_2 decdiff …", as long as these take
+experiments: $(DEV) ## The demo over three seeds and the shorter experiments, some three hours; or PART="table_2_lr decdiff …", as long as these take
 	@if [ -z "$(PART)" ]; then $(BIN)/python benchmarks/demo_seeds.py; fi
 	@$(BIN)/python -m experiments.run_all $(PART) $(ARGS)
 

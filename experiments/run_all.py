@@ -4,7 +4,7 @@ Runs are kept in build/simulations: finished ones are not played again, an inter
 curves and pictures of a paper's experiments are written into experiments/results/ by experiments/<paper>/report.py.
 
     python -m experiments.run_all                        those that stand under "by default" below
-    python -m experiments.run_all table_2 asynchronous   some of them, by the names of their files
+    python -m experiments.run_all table_2_lr asynchronous   some of them, by the names of their files
     python -m experiments.run_all d_cliques              a folder's, but for those at a paper's full size
     python -m experiments.run_all --report               play none: reports of what there is
 
@@ -64,7 +64,8 @@ PARTS = (
     Part("clustered/phase", 9, is_default=False),
     Part("findings/freshness", 9, is_default=False),
     Part("findings/tips_or_newest", 20, is_default=False),
-    Part("dag-acfl/table_2", 190, is_default=False),
+    Part("dag-acfl/table_2_lr", 60, is_default=False),
+    Part("dag-acfl/table_2_mlp", 130, is_default=False),
     Part("dag-acfl/all_images", 4),
     Part("dag-acfl/joining", 20, is_default=False),
     Part("dag-acfl/selectors", 27, is_default=False),

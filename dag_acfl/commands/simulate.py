@@ -84,9 +84,9 @@ def simulate(
 
     Example: dag-acfl simulate experiments/digits.toml
 
-    Example: dag-acfl simulate experiments/dag-acfl/table_2.toml --only '*-lr-1-*' --set run.rounds=20
+    Example: dag-acfl simulate experiments/dag-acfl/table_2_lr.toml --only '*-lr-1-*' --set run.rounds=20
 
-    Example: dag-acfl simulate experiments/dag-acfl/table_2.toml --report
+    Example: dag-acfl simulate experiments/dag-acfl/table_2_lr.toml --report
 
     Example: dag-acfl simulate --client my_client.py --sites 60 --set run.rounds=10
 

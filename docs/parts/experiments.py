@@ -20,14 +20,14 @@ def experiment_report(name: str, *, pictures: bool = True, depth: int = 2) -> st
     return file.read_text("utf-8") + (_pictures(folder, "*.png", depth) if pictures else "")
 
 
-def table_two() -> str:
-    """[DAG-ACFL] Table II, ours and the reported one."""
-    return experiment_report("dag-acfl/table_2", pictures=False).partition("**Costs.**")[0]
+def table_two(model: str) -> str:
+    """The rows of [DAG-ACFL] Table II of one model, ours and the reported ones."""
+    return experiment_report(f"dag-acfl/table_2_{model}", pictures=False).partition("**Costs.**")[0]
 
 
 def costs() -> str:
     """[DAG-ACFL] Tables III and IV, beside what was measured."""
-    text = experiment_report("dag-acfl/table_2", pictures=False)
+    text = experiment_report("dag-acfl/table_2_mlp", pictures=False)
     return text[text.index("| method | a round") :]
 
 
@@ -80,7 +80,8 @@ def _blocks(folder: str, names: Mapping[str, str]) -> dict[str, Callable[[], str
 
 CANDIDATES: Final = {"results-candidates": partial(experiment_report, "candidates", pictures=False)}
 DAG_ACFL: Final[Mapping[str, Callable[[], str]]] = {
-    "results-table-two": table_two,
+    "results-table-two-lr": partial(table_two, "lr"),
+    "results-table-two-mlp": partial(table_two, "mlp"),
     "results-costs": costs,
     **{
         f"results-{block}": partial(experiment_report, name, pictures=False)

@@ -1,7 +1,7 @@
 """[DAG-ACFL] Tables II to IV, Figures 4 to 6 and 8 to 10, and what we add to them: joining, selectors, time, scale.
 
     python -m experiments.dag-acfl.report                      # all experiments
-    python -m experiments.dag-acfl.report dag-acfl/table_2     # one of them
+    python -m experiments.dag-acfl.report dag-acfl/table_2_lr  # one of them
 
 Where ``build/simulations`` has finished runs of an experiment, ``summary.csv`` (a row for each run), ``methods.csv``
 (clusters and machine, a row for each method), ``curves.csv`` and pictures are written anew into
@@ -37,7 +37,8 @@ from fl_simulator.run.prepare import build_population
 
 HERE = Path(__file__).resolve().parent
 SHOWN = {
-    "dag-acfl/table_2": ("Costs",),
+    "dag-acfl/table_2_lr": (),
+    "dag-acfl/table_2_mlp": ("Costs",),
     "dag-acfl/all_images": (),
     "dag-acfl/joining": ("Clusters",),
     "dag-acfl/selectors": ("Clusters", "This machine"),

@@ -1,6 +1,6 @@
 """An experiment: a table of runs, as data.
 
-    name = "dag-acfl/table_2"
+    name = "dag-acfl/table_2_lr"
     title = "DAG-ACFL, Table II: MNIST rows"
     participation = [1.0, 0.5]            # optional: the rows' other half
     seeds = [0, 1, 2]                     # optional

@@ -160,7 +160,7 @@ class RunLabel:
     """Where a run stands in a table: the same row, column and seed are the same run.
 
     Attributes:
-        experiment: Which table, such as ``dag-acfl/table_2``.
+        experiment: Which table, such as ``dag-acfl/table_2_lr``.
         setting: The row: data set, distribution and model, as DAG-ACFL has them, such as ``MNIST(type I)-LR``.
         participation: The row's other half: the share of clients that take part in a round.
         method: The column, as DAG-ACFL has it, such as ``FlexCFL(2)``.

@@ -42,7 +42,7 @@ def test_names_are_said_once() -> None:
 def test_without_names_no_night_of_work_begins() -> None:
     parts = chosen([], only_reports=False)
     assert "digits" in names(parts)
-    assert "dag-acfl/table_2" not in names(parts)
+    assert "dag-acfl/table_2_lr" not in names(parts)
     assert all(part.minutes is not None for part in parts)
     assert sum(part.minutes or 0 for part in parts) < 4 * 60
 
