@@ -18,7 +18,8 @@ Per rule, over all selections of all seeds:
 * accuracy: of the clients' last models on their own test samples, and its standard deviation over seeds;
   last_of_cluster: of the one left behind.
 
-First with tips on offer (ADR 4), then with each author's newest, as ledgers have it by default (ADR 74).
+First with tips on offer (ADR 4). Then with each author's newest, as ledgers have it by default (ADR 74), by least
+squares with ``min_tips`` 4: there those who stop stay on offer, and hardly anybody meets foreign updates only.
 
 Writes ``benchmarks/results/selection_keep_own.json``. About five minutes on one core.
 

@@ -253,8 +253,10 @@ def draw_curves(
     """
     shown = [name for name in figures if name in rounds and rounds[name].notna().any()]
     figure, panels = new_panels([1.0] * len(shown), width=9.5, height=1.2 + 2.9 * len(shown))
+    places = {line: place for place, line in enumerate(rounds[by].unique())}  # a line looks the same in every panel
     for axes, name in zip(panels, shown, strict=True):
-        for place, (line, mine) in enumerate(rounds.dropna(subset=name).groupby(by, sort=False)):
+        for line, mine in rounds.dropna(subset=name).groupby(by, sort=False):
+            place = places[line]
             seeds = mine.groupby(over)[name].agg(["mean", "min", "max"])
             after = seeds.index + 1 if over == "round" else seeds.index  # of ten rounds the last is 9, and the tenth
             colour = CLUSTER_COLOURS[place % len(CLUSTER_COLOURS)]

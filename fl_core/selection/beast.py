@@ -12,7 +12,8 @@ all of this holds:
    candidates. At least ``min_tips`` (DAG-ACFL's nt) in any case.
 2. It resembles the client: its update similarity is at least ``min_update_similarity``. At the default,
    1/2, two updates of equal length lie nearer to each other than either lies to genesis; below it a tip
-   shares little more than its origin with the client. When none is left the client keeps its own model.
+   shares little more than its origin with the client. When none is left those above a lower floor are taken, where
+   genesis sets one (``min_update_similarity_alone``); else the client keeps its own model.
 
 Why updates: everybody's model contains the genesis model, which hides in Eq. 5 how little two clients have
 learnt in common, and a joiner's Eq. 5 ranks foreign beginners above its own cluster's experienced members.

@@ -54,7 +54,7 @@ class FilterParams:
         1.0,
         at_least=-1.0,
         at_most=1.0,
-        doc="The same for a client that would be left alone by it; 1 leaves it alone.",
+        doc="Update similarity that suffices where nobody reaches min_update_similarity; 1 is none.",
     )
 
 

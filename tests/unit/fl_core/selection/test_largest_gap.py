@@ -51,14 +51,22 @@ def test_gap_far_beyond_what_can_be_taken_is_not_searched() -> None:
     least=st.sampled_from([0.0, 0.05, 0.5]),
     nt=st.integers(1, 5),
     floor=st.sampled_from([-1.0, 0.0, 0.5]),
+    alone=st.sampled_from([-0.5, 0.25, 1.0]),
 )
 def test_cuts_agree_with_the_naive_twin(
-    *, values: list[float], share: float, least: float, nt: int, floor: float
+    *, values: list[float], share: float, least: float, nt: int, floor: float, alone: float
 ) -> None:
     ranked = sorted(values, reverse=True)
     certain = [] if ranked[0] == ranked[-1] else [1.0] * len(ranked)  # every place may be a change
-    params = {"gap_filter": share, "min_drop": least, "min_tips": nt, "min_update_similarity": floor}
+    params = {
+        "gap_filter": share,
+        "min_drop": least,
+        "min_tips": nt,
+        "min_update_similarity": floor,
+        "min_update_similarity_alone": alone,
+    }
     selection = SELECTORS.build("largest-gap", params).choose(
         make_request(dict(zip("abcdefghij", ranked, strict=False)))
     )
-    assert selection.cut == robust_cut(ranked, certain, alpha=0.5, beta=share, least=least, nt=nt, floor=floor)
+    expected = robust_cut(ranked, certain, alpha=0.5, beta=share, least=least, nt=nt, floor=floor, alone=alone)
+    assert selection.cut == expected

@@ -185,7 +185,12 @@ def test_one_cluster_is_cut_by_a_low_penalty_only_where_no_least_drop_keeps_it_w
 def test_lower_floor_is_for_a_client_that_would_be_left_alone(
     similarities: dict[str, float], expected: str, rule: str
 ) -> None:
-    selection = SELECTORS.build("least-squares", {"min_update_similarity_alone": 0.35}).choose(
-        make_request(similarities)
-    )
+    selector = SELECTORS.build("least-squares", {"min_update_similarity_alone": 0.35})
+    selection = selector.choose(make_request(similarities))
     assert (taken(selection), selection.rule) == (expected, f"least squares: {rule}")
+
+
+def test_min_tips_of_those_above_the_lower_floor_are_taken_whatever_changes() -> None:
+    selector = SELECTORS.build("least-squares", {"min_update_similarity_alone": 0.35, "min_tips": 4})
+    selection = selector.choose(make_request({"a": 0.48, "b": 0.47, "c": 0.36, "d": 0.355, "e": 0.351, "f": 0.1}))
+    assert (taken(selection), selection.rule) == ("abcd", "least squares: lower floor")
