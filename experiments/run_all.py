@@ -61,6 +61,7 @@ PARTS = (
     Part("clustered/shifts", 8, is_default=False),
     Part("clustered/other_data", 47, is_default=False),
     Part("clustered/conditions", 12, is_default=False),
+    Part("clustered/few_samples", 15, is_default=False),
     Part("clustered/phase", 9, is_default=False),
     Part("findings/freshness", 9, is_default=False),
     Part("findings/tips_or_newest", 20, is_default=False),

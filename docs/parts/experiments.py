@@ -142,7 +142,7 @@ CLIQUES: Final = _blocks(
 )
 CLUSTERED: Final = {
     f"results-clustered-{name.replace('_', '-')}": partial(experiment_report, f"clustered/{name}", pictures=False)
-    for name in ("shifts", "other_data", "conditions")
+    for name in ("shifts", "other_data", "conditions", "few_samples")
 }
 FINDINGS: Final = {
     "results-phase": partial(experiment_report, "clustered/phase", depth=1),

@@ -32,9 +32,12 @@ HERE = Path(__file__).resolve().parent
 RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 PHASE: Final = "phase"
 CONDITIONS: Final = "conditions"
-EXPERIMENTS: Final = ("shifts", "other_data", CONDITIONS, PHASE)
+FEW: Final = "few_samples"
+EXPERIMENTS: Final = ("shifts", "other_data", CONDITIONS, FEW, PHASE)
 OURS: Final = "DAG-ACFL (newest, four others)"
 BOUND: Final = "oracle"
+FLOORS: Final = ("floor 0.5", "floor 0.35", "floor 0.5, alone 0.35")
+"""Methods of ``few_samples.toml``, the default first."""
 CLOSE: Final = 0.005
 """Accuracy within which a method counts as level with the best."""
 SHOWN: Final = {
@@ -99,6 +102,8 @@ def tables(name: str) -> list[str]:
         return phase_tables(by_separation(summary))
     if name == CONDITIONS:
         return condition_tables(summary, pd.read_csv(RESULTS / name / "moments.csv"))
+    if name == FEW:
+        return floor_tables(summary)
     parts = []
     for column, title in SHOWN.items():
         parts.append(f"**{title}**")
@@ -172,6 +177,27 @@ def condition_tables(summary: pd.DataFrame, moments: pd.DataFrame) -> list[str]:
         table = pd.DataFrame.from_dict(cells, orient="index").rename_axis("method").reset_index()
         parts += [f"**{setting}**", to_markdown(table)]
     return parts
+
+
+def floor_tables(summary: pd.DataFrame) -> list[str]:
+    """Of each setting, what lower floors bring compared with the default one, and which clusters are found."""
+    rows, found = [], []
+    for setting, runs in summary.groupby("setting", sort=False):
+        means = runs.groupby("method")[["accuracy_last_5", "worst_decile", "adjusted_rand", "communities"]].mean()
+        row = {"setting": setting, FLOORS[0]: f"{means.accuracy_last_5[FLOORS[0]]:.3f}"}
+        for column, what in (("accuracy_last_5", ""), ("worst_decile", ", worst tenth")):
+            differences = paired_differences(runs, dict.fromkeys(FLOORS[1:], FLOORS[0]), column=column, digits=3)
+            row |= {f"{each['method']}{what}": [*each.values()][-1] for each in differences.to_dict("records")}
+        rows.append(row)
+        shown = {"Rand index": means.adjusted_rand.map("{:.2f}".format), "groups": means.communities.map("{:.1f}".format)}
+        found.append({"setting": setting} | {what: " / ".join(each[list(FLOORS)]) for what, each in shown.items()})
+    return [
+        f"Mean of the last five evaluations, {describe_seeds(summary)}; of lower floors the difference from {FLOORS[0]} on "
+        "the same seeds, its 95 % confidence interval, how many; the same for the worst tenth of clients at the end.",
+        to_markdown(pd.DataFrame(rows)),
+        f"Clusters at the end, with {' / '.join(FLOORS)}: adjusted Rand index, and how many groups.",
+        to_markdown(pd.DataFrame(found)),
+    ]
 
 
 def by_separation(summary: pd.DataFrame) -> pd.DataFrame:
