@@ -246,7 +246,11 @@ def name(client: int) -> AuthorId:
     return AuthorId(f"client-{client:02}")
 
 
-def by_selector(name: str = "beast", **params: Any) -> Chooser:
+def by_selector(**params: Any) -> Chooser:
+    return chooser_of("beast", params)
+
+
+def chooser_of(name: str, params: dict[str, Any]) -> Chooser:
     selector = SELECTORS.build(name, params)
 
     def choose(request: SelectionRequest, _: object) -> list[int]:
@@ -270,7 +274,7 @@ RULES: dict[str, Chooser] = {
 
 
 def as_new_ledgers(**params: Any) -> Chooser:
-    return by_selector("least-squares", min_tips=4, **params)
+    return chooser_of("least-squares", {"min_tips": 4, **params})
 
 
 RULES_BY_NEWEST: dict[str, Chooser] = {
