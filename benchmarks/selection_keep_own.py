@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core import clusters
+from fl_core.dag.profiles import SELECTOR
 from fl_core.selection import SELECTORS, Candidate, SelectionRequest
 from fl_core.similarity import CandidateVectors
 from fl_core.types import AuthorId, TxId, Vector32
@@ -246,11 +247,7 @@ def name(client: int) -> AuthorId:
     return AuthorId(f"client-{client:02}")
 
 
-def by_selector(**params: Any) -> Chooser:
-    return chooser_of("beast", params)
-
-
-def chooser_of(name: str, params: dict[str, Any]) -> Chooser:
+def by_selector(name: str = "beast", /, **params: Any) -> Chooser:
     selector = SELECTORS.build(name, params)
 
     def choose(request: SelectionRequest, _: object) -> list[int]:
@@ -273,17 +270,14 @@ RULES: dict[str, Chooser] = {
 }
 
 
-def as_new_ledgers(**params: Any) -> Chooser:
-    return chooser_of("least-squares", {"min_tips": 4, **params})
-
-
 RULES_BY_NEWEST: dict[str, Chooser] = {
     "truth": RULES["truth"],
-    "floor 0.5": as_new_ledgers(),
-    "floor 0.35": as_new_ledgers(min_update_similarity=0.35),
-    "alone 0.35": as_new_ledgers(min_update_similarity_alone=0.35),
-    "alone 0.2": as_new_ledgers(min_update_similarity_alone=0.2),
+    "floor 0.5": by_selector(SELECTOR.name, **SELECTOR.params),
+    "floor 0.35": by_selector(SELECTOR.name, **SELECTOR.params, min_update_similarity=0.35),
+    "alone 0.35": by_selector(SELECTOR.name, **SELECTOR.params, min_update_similarity_alone=0.35),
+    "alone 0.2": by_selector(SELECTOR.name, **SELECTOR.params, min_update_similarity_alone=0.2),
 }
+"""As the profiles of new ledgers have it, and with other floors."""
 
 
 def images_of(name: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

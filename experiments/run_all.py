@@ -3,10 +3,10 @@
 Runs are kept in build/simulations: finished ones are not played again, an interrupted one goes on. Tables, thinned
 curves and pictures of a paper's experiments are written into experiments/results/ by experiments/<paper>/report.py.
 
-    python -m experiments.run_all                        those that stand under "by default" below
+    python -m experiments.run_all                           those that stand under "by default" below
     python -m experiments.run_all table_2_lr asynchronous   some of them, by the names of their files
-    python -m experiments.run_all d_cliques              a folder's, but for those at a paper's full size
-    python -m experiments.run_all --report               play none: reports of what there is
+    python -m experiments.run_all d_cliques                 a folder's, but for those at a paper's full size
+    python -m experiments.run_all --report                  play none: reports of what there is
 
 What is at a paper's full size needs a GPU, or nights, and is played only when it is named itself.
 """

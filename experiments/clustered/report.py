@@ -187,7 +187,7 @@ def floor_tables(summary: pd.DataFrame) -> list[str]:
         row = {"setting": setting, FLOORS[0]: f"{means.accuracy_last_5[FLOORS[0]]:.3f}"}
         for column, what in (("accuracy_last_5", ""), ("worst_decile", ", worst tenth")):
             differences = paired_differences(runs, dict.fromkeys(FLOORS[1:], FLOORS[0]), column=column, digits=3)
-            row |= {f"{each['method']}{what}": [*each.values()][-1] for each in differences.to_dict("records")}
+            row |= {f"{method}{what}": text for method, text in differences.set_index("method")[setting].items()}
         rows.append(row)
         index = " / ".join(means.adjusted_rand[list(FLOORS)].map("{:.2f}".format))
         groups = " / ".join(means.communities[list(FLOORS)].map("{:.1f}".format))

@@ -86,23 +86,23 @@ def refresh(name: str) -> None:
 def draw_selections(experiment: Experiment, runs: Path, folder: Path) -> None:
     """What one client was offered in the last round (Fig. 4), the change points in it (Fig. 5), and labels (Fig. 6).
 
-    Of seed 0, in the last setting and participation of which there are such runs.
+    Of the last setting and participation, seed 0.
     """
-    population = build_population(experiment.runs[-1].scenario)
+    last = experiment.runs[-1]
+    population = build_population(last.scenario)
     if population.num_clients <= 200:
-        draw_label_distribution(population, folder / "labels.png", title=experiment.runs[-1].label.setting)
-    firsts = [each.label for each in experiment.runs if each.label.seed == 0]
-    found = [(label, read_choices(runs / label.folder_name)) for label in firsts]
-    kept = [(label, *told) for label, told in found if told is not None and told[0]]
-    for label, choices, clusters in kept:
-        last = kept[-1][0]
-        choice = max(choices, key=lambda each: len(each.offered))
-        if (label.setting, label.participation) != (last.setting, last.participation) or not len(choice.similarities):
+        draw_label_distribution(population, folder / "labels.png", title=last.label.setting)
+    for label in (each.label for each in experiment.runs):
+        here = (label.setting, label.participation, label.seed) == (last.label.setting, last.label.participation, 0)
+        kept = read_choices(runs / label.folder_name) if here else None
+        if kept is None or not kept[0]:
             continue
-        place, cut, authors = f"{folder}/{label.folder_name}", len(choice.taken), clusters[choice.offered]
-        draw_similarities(choice.similarities, authors, Path(f"{place}-similarities.png"), cut=cut)
-        if len(choice.probabilities):
-            draw_change_points(choice.ranked_by, choice.probabilities, Path(f"{place}-change-points.png"), cut=cut)
+        choice, clusters = max(kept[0], key=lambda each: len(each.offered)), kept[1]
+        if len(choice.similarities):
+            place, cut, authors = f"{folder}/{label.folder_name}", len(choice.taken), clusters[choice.offered]
+            draw_similarities(choice.similarities, authors, Path(f"{place}-similarities.png"), cut=cut)
+            if len(choice.probabilities):
+                draw_change_points(choice.ranked_by, choice.probabilities, Path(f"{place}-change-points.png"), cut=cut)
 
 
 def methods(rounds: pd.DataFrame) -> pd.DataFrame:

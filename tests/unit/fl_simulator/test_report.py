@@ -191,6 +191,22 @@ def test_curves_count_rounds_from_1_and_are_a_pdf_without_a_title_where_asked(tm
     assert (tmp_path / "curves.pdf").read_bytes().startswith(b"%PDF")
 
 
+def test_a_line_has_one_colour_in_all_panels(tmp_path: Path) -> None:
+    """Only the second method has clusters: there it looks as it does above."""
+    rounds = pandas.DataFrame(
+        {
+            "method": ["FedAvg", "DAG-ACFL"],
+            "seed": [0, 0],
+            "round": [0, 0],
+            "accuracy": [0.5, 0.6],
+            "communities": [float("nan"), 3.0],
+        }
+    )
+    above, below = draw_curves(rounds, tmp_path / "curves.png", figures=["accuracy", "communities"]).axes
+    assert above.lines[0].get_color() != above.lines[1].get_color()
+    assert below.lines[0].get_color() == above.lines[1].get_color()
+
+
 def test_a_report_has_table_curves_and_what_is_missing(played: tuple[Experiment, Path]) -> None:
     experiment, folder = played
     table, written = write_report(experiment, folder)

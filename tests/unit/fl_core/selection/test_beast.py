@@ -166,6 +166,7 @@ def test_cut_beyond_the_examined_head_takes_what_there_is_room_for() -> None:
     least=st.sampled_from([0.0, 0.05, 0.5]),
     nt=st.integers(1, 5),
     floor=st.sampled_from([-1.0, 0.0, 0.5]),
+    alone=st.sampled_from([-0.5, 0.25, 1.0]),
 )
 def test_cuts_agree_with_the_naive_twins(
     *,
@@ -176,6 +177,7 @@ def test_cuts_agree_with_the_naive_twins(
     least: float,
     nt: int,
     floor: float,
+    alone: float,
 ) -> None:
     ranked = sorted(values, reverse=True)
     confidence = [0.0, *confidence[1 : len(ranked)]]
@@ -183,8 +185,15 @@ def test_cuts_agree_with_the_naive_twins(
         confidence = []  # nobody is asked about equal values
     request = make_request(dict(zip("abcdefghij", ranked, strict=False)))
     detector = FixedDetector(*confidence)
-    robust = BeastParams(alpha=alpha, gap_filter=beta, min_drop=least, min_tips=nt, min_update_similarity=floor)
-    expected = robust_cut(ranked, confidence, alpha=alpha, beta=beta, least=least, nt=nt, floor=floor)
+    robust = BeastParams(
+        alpha=alpha,
+        gap_filter=beta,
+        min_drop=least,
+        min_tips=nt,
+        min_update_similarity=floor,
+        min_update_similarity_alone=alone,
+    )
+    expected = robust_cut(ranked, confidence, alpha=alpha, beta=beta, least=least, nt=nt, floor=floor, alone=alone)
     assert Beast(robust, detector).choose(request).cut == expected
     literal = BeastParams(rule="literal", alpha=alpha, min_tips=nt)
     expected = min(literal_index(confidence, alpha, nt), len(ranked))
