@@ -3,23 +3,21 @@
 * A fully connected layer's gradient is a product of what came in and of what its outputs shall change by. It is handed
   over as these two factors: plain SGD adds their product to the weights, momentum to the velocities, and only AdamW,
   which squares gradients, ever stores one.
-* AdamW has five values at hand for each weight. So it goes over the weights in blocks that stay in a core's
-  second-level cache from the product to the last of its reads; momentum, with two, is faster by whole products.
 * FedProx's term is added to each gradient, before momentum or moments see it, as a PyTorch program would.
 """
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import torch
 from torch import Tensor
+from torch.optim.adamw import adamw
 
 from fl_simulator.training.recipe import Recipe
 
 _BLOCK_VALUES: Final = 1 << 16
-"""Weights of a block on a processor: 256 KiB of float32, of which AdamW has five at hand."""
+"""Weights of a block of one large weight on a processor: 256 KiB of float32."""
 _BETA_1: Final = 0.9
 _BETA_2: Final = 0.999
 _EPSILON: Final = 1e-8
@@ -120,13 +118,13 @@ class MomentumSgd(StackedOptimizer):
 
 
 class AdamWDescent(StackedOptimizer):
-    """Adam with decoupled weight decay, as ``torch.optim.AdamW`` has it."""
+    """Adam with decoupled weight decay: PyTorch's own, which passes over a weight and its moments once."""
 
     def __init__(self, recipe: Recipe, stack: Stack, *, proximal: float, received: Stack | None) -> None:
         super().__init__(recipe, stack, proximal=proximal, received=received)
         self._first = {name: torch.zeros_like(tensor, requires_grad=False) for name, tensor in stack.items()}
         self._second = {name: torch.zeros_like(tensor, requires_grad=False) for name, tensor in stack.items()}
-        self._steps = 0
+        self._steps = {name: torch.zeros((), device=tensor.device) for name, tensor in stack.items()}
 
     @property
     def scale(self) -> float:
@@ -134,44 +132,34 @@ class AdamWDescent(StackedOptimizer):
         return 1.0
 
     def begin_step(self) -> None:
-        """Count it: the first moments are too small, and corrected for that."""
-        self._steps += 1
+        """Nothing to do: PyTorch counts a tensor's steps."""
 
     def add(self, name: str, gradient: Tensor) -> None:
-        self._move(name, gradient, slice(len(gradient)), slice(None))
+        kept = (self._stack, self._first, self._second)
+        weight, first, second = (each[name][: len(gradient)] for each in kept)
+        if self._received is not None:
+            gradient = gradient + self._proximal * (weight - self._received[name][: len(gradient)])
+        if gradient.stride() != weight.stride():  # it would be read in the order in which weights lie in memory
+            gradient = torch.empty_like(weight).copy_(gradient)
+        adamw(
+            [weight],
+            [gradient],
+            [first],
+            [second],
+            [],
+            [self._steps[name]],
+            fused=True,
+            amsgrad=False,
+            beta1=_BETA_1,
+            beta2=_BETA_2,
+            lr=self._recipe.learning_rate,
+            weight_decay=self._recipe.weight_decay,
+            eps=_EPSILON,
+            maximize=False,
+        )
 
     def add_product(self, name: str, delta: Tensor, entering: Tensor) -> None:
-        for rows, outputs in self._blocks(self._stack[name][: len(delta)]):
-            self._move(name, torch.bmm(delta[rows, :, outputs].transpose(1, 2), entering[rows]), rows, outputs)
-
-    def _move(self, name: str, gradient: Tensor, rows: slice, part: slice) -> None:
-        """The gradient's memory is used up."""
-        weight, first, second = (each[name][rows, part] for each in (self._stack, self._first, self._second))
-        rate = self._recipe.learning_rate
-        if self._received is not None:
-            gradient = gradient + self._proximal * (weight - self._received[name][rows, part])
-        first.lerp_(gradient, 1 - _BETA_1)
-        second.mul_(_BETA_2).addcmul_(gradient, gradient, value=1 - _BETA_2)
-        root = torch.sqrt(second, out=gradient)
-        root.div_(math.sqrt(1 - _BETA_2**self._steps)).add_(_EPSILON)
-        weight.mul_(1 - rate * self._recipe.weight_decay)
-        weight.addcdiv_(first, root, value=-rate / (1 - _BETA_1**self._steps))
-
-    def _blocks(self, weight: Tensor) -> Iterator[tuple[slice, slice]]:
-        """Rows and outputs of each block of a weight ``(k, out, in)``."""
-        rows, outputs, inputs = weight.shape
-        if weight.device.type != "cpu":
-            yield slice(rows), slice(outputs)
-        elif outputs * inputs <= _BLOCK_VALUES:
-            several = _BLOCK_VALUES // (outputs * inputs)
-            for low in range(0, rows, several):
-                yield slice(low, min(low + several, rows)), slice(outputs)
-        else:
-            parts = -(-outputs * inputs // _BLOCK_VALUES)
-            several = -(-outputs // parts)
-            for row in range(rows):
-                for low in range(0, outputs, several):
-                    yield slice(row, row + 1), slice(low, low + several)
+        self.add(name, torch.bmm(delta.transpose(1, 2), entering))
 
 
 def stacked_optimizer(

@@ -15,6 +15,7 @@ from fl_simulator.models.classifiers import Mlp
 from fl_simulator.seeds import Seeds
 from fl_simulator.training.base import Common
 from fl_simulator.training.dense import DenseTrainer
+from fl_simulator.training.optimizers import stacked_optimizer
 from fl_simulator.training.protocol import Task
 from fl_simulator.training.recipe import Recipe
 from tests.reference.sequential_trainer import SequentialTrainer
@@ -73,6 +74,15 @@ def test_the_first_step_of_adamw_is_the_learning_rate_long_in_each_direction_aft
     models = np.ones((1, 6), np.float32)
     trainer.train(models, [Task(np.array([0]), (0,), 1)])
     np.testing.assert_allclose(models, [[1.05, 0.85, 1.05, 1.05, 0.85, 0.85]], rtol=0, atol=1e-6)
+
+
+def test_adamw_takes_a_gradient_for_the_weights_it_is_of_however_either_lies_in_memory() -> None:
+    """A first step of 1 against each sign: the filters of a convolution lie channels last, its gradient may not."""
+    signs = torch.tensor([[[[[1.0, -1.0], [1.0, 1.0]], [[-1.0, -1.0], [1.0, -1.0]]]]])
+    weights = torch.zeros(1, 2, 2, 2).contiguous(memory_format=torch.channels_last).unsqueeze(0)
+    recipe = Recipe(1, 1.0, optimizer="adamw", weight_decay=0.0)
+    stacked_optimizer(recipe, {"conv1.weight": weights}).add("conv1.weight", signs)
+    torch.testing.assert_close(weights, -signs)
 
 
 def test_a_virtual_teacher_lets_a_model_be_that_sure_and_no_surer() -> None:
