@@ -8,6 +8,9 @@ The loop is what anybody would write: one ``nn.Module``, ``torch.optim``, tensor
 threads make it slower). Ours: ``build_trainer`` with a worker for each core. Both give the same models, which is
 checked. Images are noise: neither side's time depends on them.
 
+The limit of multi-layer perceptrons is their matrix products alone, of the same shapes in the same stacks, in a thread
+for each core: two of a layer forward and back, one that goes straight into the weights.
+
 Contenders run in turn, with a calibration (float32 products, one thread) between them; ratios are of the fastest
 repeats, because other work on the machine only ever adds time. Two workers suffer twice from it, so the ratio of
 processor seconds, which does not depend on other work, stands in the facts. Memory is measured in processes of their
@@ -48,6 +51,7 @@ from fl_simulator.training import build_trainer
 from fl_simulator.training.parameter_vectors import unflatten
 from fl_simulator.training.protocol import Task
 from fl_simulator.training.recipe import Recipe
+from fl_simulator.training.threads import Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,9 @@ ROUNDS = {
 }
 """Of the CNNs a part of a round, for a whole one takes a minute."""
 MEMORY_TARGET = 2.0
+LIMIT_TARGET = 0.7
+STACKS = (1, 5, 15, 45)
+"""Models that products are tried with at a time; the fastest is the limit."""
 ROUNDING = 1e-6
 PEER_TARGETS = {"pfl": 8.0, "flower": 20.0}
 
@@ -151,6 +158,44 @@ class Loop:
         return torch.optim.SGD(parameters, rate, momentum=self.recipe.momentum)
 
 
+class Products:
+    """The products of a round of multi-layer perceptrons, and nothing else: no softmax, sum, ReLU or image is read.
+
+    Args:
+        what: The round.
+        weights: Shape of each layer's, ``(out, in)``.
+        rows: Models of a stack.
+        workers: Threads.
+    """
+
+    def __init__(self, what: Round, weights: list[tuple[int, int]], *, rows: int, workers: Workers) -> None:
+        self._steps = what.steps or -(-what.images // what.recipe.batch_size)
+        self._clients, self._rows, self._workers = what.clients, rows, workers
+        self._weights, self._batch = weights, what.recipe.batch_size
+
+    def __call__(self) -> None:
+        stacks = [min(self._rows, self._clients - first) for first in range(0, self._clients, self._rows)]
+        self._workers.share(self._multiply, stacks)
+
+    @torch.no_grad()
+    def _multiply(self, rows: int) -> None:
+        layers = [
+            (
+                torch.zeros(rows, out, entering),
+                torch.ones(rows, self._batch, entering),
+                torch.ones(rows, self._batch, out),
+            )
+            for out, entering in self._weights
+        ]
+        for _ in range(self._steps):
+            for weight, value, _delta in layers:
+                torch.bmm(value, weight.transpose(1, 2))
+            for weight, _value, delta in layers[:0:-1]:
+                torch.bmm(delta, weight)
+            for weight, value, delta in layers:
+                weight.baddbmm_(delta.transpose(1, 2), value, alpha=0.001)
+
+
 def compare(name: str, result: harness.Result, *, repeats: int) -> None:
     """Time this round by the loop, by ours with all workers, and by ours with one."""
     what = ROUNDS[name]
@@ -178,6 +223,12 @@ def compare(name: str, result: harness.Result, *, repeats: int) -> None:
 
         return work
 
+    limits = {}
+    weights = [(each.shape[0], each.shape[1]) for each in layout.tensors if len(each.shape) == 2]
+    is_dense = len(layout.tensors) == 2 * len(weights)
+    workers = Workers(0)
+    if is_dense:
+        limits = {f"products, {rows} models": Products(what, weights, rows=rows, workers=workers) for rows in STACKS}
     product = np.ones((512, 512), np.float32)
     work: dict[str, Callable[[], object]] = {
         "loop": counted("loop", lambda: loop.train(scratch, tasks, layout)),
@@ -185,11 +236,13 @@ def compare(name: str, result: harness.Result, *, repeats: int) -> None:
             label: counted(label, lambda trainer=trainer: trainer.train(scratch, tasks))  # type: ignore[misc]
             for label, trainer in trainers.items()
         },
+        **limits,
         "calibration": lambda: [product @ product for _ in range(20)],
     }
     times = harness.interleave(work, repeats=repeats)
     for trainer in trainers.values():
         trainer.close()
+    workers.close()
     result.timings |= {f"{name}, {label}": timing for label, timing in times.items()}
     steps = sum(task.num_steps(what.recipe.batch_size) for task in tasks)
     result.facts[name] = {
@@ -210,6 +263,11 @@ def compare(name: str, result: harness.Result, *, repeats: int) -> None:
         ratio = times["loop"].min_s / times["ours"].min_s
         basis = f"fastest of {repeats}: PyTorch loop, 1 thread / ours, a worker for each core"
         result.ratios.append(harness.Ratio(f"{name} training", ratio, what.target, "at least", basis))
+    if limits and what.recipe.optimizer == "sgd":
+        fastest = min(limits, key=lambda each: times[each].min_s)
+        share = times[fastest].min_s / times["ours"].min_s
+        basis = f"fastest of {repeats}: {fastest} at a time, alone / ours; a worker for each core"
+        result.ratios.append(harness.Ratio(f"{name}, share of its products", share, LIMIT_TARGET, "at least", basis))
 
 
 def check(what: Round, data: Population, tasks: list[Task]) -> float:

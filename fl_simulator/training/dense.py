@@ -26,9 +26,10 @@ from fl_simulator.training.optimizers import stacked_optimizer
 from fl_simulator.training.parameter_vectors import as_tensor, judge, unflatten
 from fl_simulator.training.protocol import Task
 
-_CHUNK_BYTES = 6 << 20
-"""Parameters of a chunk on a processor, and what its optimiser keeps of them: two chunks and their batches lie in a
-third-level cache of 16 MiB."""
+_CHUNK_BYTES = 3 << 20
+"""Parameters of a chunk on a processor, and what its optimiser keeps of them: chunks of all cores and their batches lie
+in the third-level cache, of which a virtual machine has less than it is told. Fewer models and more steps cost more
+calls."""
 _MOST_ROWS = 128
 _DEVICE_CHUNK_BYTES = 8 << 30
 _LEAST_IN_PLACE = 1 << 12
