@@ -31,6 +31,12 @@ def costs() -> str:
     return text[text.index("| method | a round") :]
 
 
+def full_size(folder: str) -> str:
+    """What a paper's experiments at full size would take, of those that ``experiments.full_size`` has worked out."""
+    lines = (EXPERIMENTS / "full_size.md").read_text("utf-8").splitlines()
+    return "\n".join([*lines[:2], *(line for line in lines if line.startswith(f"| {folder}/"))]) + "\n"
+
+
 def numerical_model() -> str:
     """What the numerical model of uncoordinated initialisation came to beside [Gain], and its pictures."""
     folder = EXPERIMENTS / "uncoordinated_initialisation"
@@ -57,12 +63,13 @@ _SHOWN: Final = {
     "effects": "Gains without rounds at equal time and at equal updates, over the ratio of speeds",
     "gain": "What the virtual teacher adds, over the local epochs between two averages",
     "-node-curves": "Accuracy over rounds: mean, least and greatest of all nodes",
-    "-nodes": "Each node's accuracy at the end",
-    "-labels": "Labels of each node",
+    "nodes": "Each node's accuracy at the end",
+    "labels": "Labels of each node",
+    "loss": "Test loss over rounds",
     "-trajectories": "Test loss over rounds",
     "-collapse": "Test loss over scaled time",
     "-deviations": "Standard deviations of parameters, across nodes and within one",
-    "-changes": "What aggregation and training change",
+    "changes": "What aggregation and training change",
     "_5c": "Numerical model: standard deviations of parameters (Fig. 5c)",
     "_6": "Averaging compresses parameters: nodes grow alike, and each node's parameters, too (Fig. 6)",
     "_8a": "‖v_steady‖ over the number of nodes, by family (Fig. 8a)",
@@ -96,15 +103,18 @@ DAG_ACFL: Final[Mapping[str, Callable[[], str]]] = {
         }.items()
     },
 }
-DECDIFF: Final = _blocks(
-    "decdiff",
-    {
-        "decdiff-mnist": "table_2_mnist_small",
-        "decdiff-fashion": "table_2_fashion_small",
-        "decdiff-disruption": "disruption",
-        "decdiff-teacher": "virtual_teacher",
-    },
-)
+DECDIFF: Final = {
+    **_blocks(
+        "decdiff",
+        {
+            "decdiff-mnist": "table_2_mnist_small",
+            "decdiff-fashion": "table_2_fashion_small",
+            "decdiff-disruption": "disruption",
+            "decdiff-teacher": "virtual_teacher",
+        },
+    ),
+    "results-decdiff-full-size": partial(full_size, "decdiff"),
+}
 INITIALISATION: Final = {
     **_blocks(
         "uncoordinated_initialisation",

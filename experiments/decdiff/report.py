@@ -1,4 +1,4 @@
-"""[DecDiff] Tables II to IV and Figures 1, 5 and 6: what was measured beside what the paper reports.
+"""[DecDiff] Tables II to IV and Figures 1 and 4 to 6: what was measured beside what the paper reports.
 
     python -m experiments.decdiff.report                         # all experiments of this folder
     python -m experiments.decdiff.report table_2_mnist_small     # one of them
@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from experiments import reporting
+from experiments.label_pictures import draw_label_distribution
 from experiments.reporting import (
     describe_runs,
     difference_table,
@@ -35,6 +36,7 @@ from fl_simulator.report import (
     summarise_runs,
     to_markdown,
 )
+from fl_simulator.run.prepare import build_population
 
 HERE = Path(__file__).resolve().parent
 RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
@@ -52,6 +54,11 @@ BASELINE, REFERENCE = "DecHetero", "Centralised"
 """Whose accuracy is the zero of Table III, and the whole of Table IV."""
 SOFTENED = {f"{method}, β {beta}": method for method in ("DecDiff", "DecHetero") for beta in ("0.95", "0.9")}
 """Methods with the virtual teacher, and the same without."""
+TAUGHT = {"DecDiff+VT": "DecDiff"}
+"""The same in the paper's tables."""
+TEACHER_ADDS = (
+    "**What the virtual teacher adds**, on the same seeds: the mean, its 95 % confidence interval, how many seeds."
+)
 SHARES = (50, 80, 90, 95)
 KEYS = ["setting", "method"]
 REPORTED_ROUNDS = 1000
@@ -93,6 +100,9 @@ def refresh(name: str) -> None:
         figures = ("accuracy", "worst_client", "loss")
         draw_curves(mine, folder / f"curves-{setting}.png", figures=figures, title=f"{setting}: nodes")
     draw_nodes(read_clients(runs, experiment), folder / "nodes.png")
+    if name.startswith("table_2"):
+        first = experiment.runs[0]
+        draw_label_distribution(build_population(first.scenario), folder / "labels.png", title=first.label.setting)
 
 
 def draw_teacher(summary: pd.DataFrame, path: Path) -> None:
@@ -132,12 +142,13 @@ def tables(name: str) -> list[str]:
         "**One round is noisy.** The last evaluated round, the best one, and the mean of the last five where kept.",
         to_markdown(summary.groupby(KEYS, sort=False)[noise].mean().reset_index(), digits=4),
         *difference_table(summary, BASELINE),
+        *([TEACHER_ADDS, to_markdown(paired_differences(summary, TAUGHT))] if len(set(summary.seed)) > 1 else []),
         "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
         to_markdown(node_table(summary, KEYS), digits=4),
     ]
     if paper is not None:
         parts += [
-            f"**Gains** in points above {BASELINE}, by the last round and by the best one, beside [DecDiff] Table III.",
+            f"**Gains** in points above {BASELINE}, beside [DecDiff] Table III.",
             to_markdown(gains(summary, paper), digits=1),
             f"**Characteristic times.** Rounds to a share of {REFERENCE}'s final accuracy. Below: [DecDiff] Table IV.",
             to_markdown(times(summary)),
@@ -154,16 +165,17 @@ def teacher_tables(summary: pd.DataFrame) -> list[str]:
     return [
         f"{describe_runs(summary, 'Mean of the last five evaluations')} Each run's value is the mean over its nodes.",
         to_markdown(accuracy_table(summary, column="accuracy_last_5")),
-        "**What the virtual teacher adds**, on the same seeds: the mean, its 95 % confidence interval, how many seeds.",
+        TEACHER_ADDS,
         to_markdown(paired_differences(summary, SOFTENED)),
     ]
 
 
 def gains(summary: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
     """Points of accuracy above the baseline's."""
-    means = summary.groupby(["setting", "method"], sort=False)[["accuracy", "best_accuracy"]].mean()
+    heads = {"accuracy": "last round", "accuracy_last_5": "last five evaluations", "best_accuracy": "best round"}
+    kept = {column: head for column, head in heads.items() if column in summary}
+    means = summary.groupby(["setting", "method"], sort=False)[list(kept)].mean().rename(columns=kept)
     gained = 100 * (means - means.xs(BASELINE, level="method").reindex(means.index, level="setting"))
-    gained.columns = ["last round", "best round"]
     beside = paper.set_index(["setting", "method"]).accuracy
     gained["reported"] = 100 * (beside - beside.xs(BASELINE, level="method").reindex(beside.index, level="setting"))
     return gained.reset_index()

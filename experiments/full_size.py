@@ -1,0 +1,92 @@
+"""What experiments at their papers' full size would take on two cores, worked out from runs of the same models.
+
+    python -m experiments.full_size
+
+Seconds of an image that is trained or tested on are those of the smaller experiment's committed ``summary.csv`` (what
+is aggregated and selected counts with training), of each method the fastest seed's, since other work only adds;
+images are counted by the full file. Writes ``experiments/results/full_size.md``, which pages show. Needs the
+data sets; what is missing of them, or was not played since summaries have seconds, is left out.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+
+from experiments.reporting import RESULTS
+from fl_simulator.config.experiment import Experiment, read_experiment
+from fl_simulator.data.catalogue import DATA_SETS
+from fl_simulator.data.fetch import is_available
+from fl_simulator.engine.population import Population
+from fl_simulator.report import page, to_markdown
+from fl_simulator.run.prepare import build_population
+
+HERE = Path(__file__).resolve().parent
+JOBS: Final = 2
+"""Runs at a time, each on one core."""
+SIBLINGS: Final = {
+    "dag-acfl/table_2_mnist_cnn": "dag-acfl/cnn_mnist_scaled",
+    "dag-acfl/table_2_cifar_cnn": "dag-acfl/cnn_cifar_scaled",
+    "decdiff/table_2_mnist": "decdiff/table_2_mnist_small",
+    "decdiff/table_2_fashion": "decdiff/table_2_fashion_small",
+    "uncoordinated_initialisation/plateau_complete": "uncoordinated_initialisation/plateau_small",
+    "d_cliques/cifar10_100": "d_cliques/cifar10_100_small",
+}
+"""Each experiment at full size, and the one of the same model that was played."""
+
+
+def images(experiment: Experiment) -> tuple[float, float]:
+    """Images that all runs train on, each as often as they do, and images that clients are tested on."""
+    populations: dict[str, Population] = {}
+    trained, tested = 0.0, 0.0
+    for scenario in (planned.scenario for planned in experiment.runs):
+        samples = repr((scenario.data, scenario.partition, scenario.run.seed))
+        if samples not in populations:
+            populations[samples] = build_population(scenario)
+        training, run, population = scenario.training, scenario.run, populations[samples]
+        steps = population.num_clients * training.steps * training.batch_size
+        epochs = training.epochs * sum(map(len, population.train))
+        trained += run.rounds * run.participation * (steps or epochs)
+        tested += run.rounds / run.evaluate_every * sum(map(len, population.test))
+    return trained, tested
+
+
+def costs() -> pd.DataFrame:
+    """A row for each experiment whose sibling's seconds are known."""
+    rows = []
+    for name, sibling in SIBLINGS.items():
+        full, small = (read_experiment(HERE / f"{each}.toml") for each in (name, sibling))
+        data_sets = {planned.scenario.data.name for planned in (*full.runs, *small.runs)} & DATA_SETS.keys()
+        summary = RESULTS / sibling / "summary.csv"
+        if not summary.exists() or not all(is_available(each) for each in data_sets):
+            continue
+        played = pd.read_csv(summary)
+        if "seconds_evaluation" not in played or len(played) != len(small.runs):
+            continue
+        parts = [column for column in played if column.startswith("seconds_")]
+        by_method = played.groupby(["setting", "participation", "method"])[parts].min()
+        testing = by_method.seconds_evaluation.sum() * played.seed.nunique()
+        training = by_method.sum().sum() * played.seed.nunique() - testing
+        (trained, tested), (small_trained, small_tested) = images(full), images(small)
+        seconds = training * trained / small_trained + testing * tested / small_tested
+        rows.append(
+            {
+                "experiment": name,
+                "runs": f"{len(full.runs)}",
+                "measured in": sibling,
+                "ms an image trained on": 1e3 * training / small_trained,
+                "ms an image tested on": 1e3 * testing / small_tested,
+                "millions trained on": f"{trained / 1e6:,.0f}",
+                "millions tested on": f"{tested / 1e6:,.0f}",
+                "days on two cores": f"{seconds / JOBS / 86_400:.1f}",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def main() -> None:
+    (RESULTS / "full_size.md").write_text(page([to_markdown(costs())]), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
