@@ -103,7 +103,7 @@ DAG_ACFL: Final[Mapping[str, Callable[[], str]]] = {
         }.items()
     },
 }
-DECDIFF: Final = {
+DECDIFF: Final[Mapping[str, Callable[[], str]]] = {
     **_blocks(
         "decdiff",
         {

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import reporting
-from experiments.reporting import describe_runs, read_run_facts, update_reports
+from experiments.reporting import describe_runs, difference_table, read_run_facts, update_reports
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import (
     RUN,
@@ -40,11 +40,15 @@ PLATEAUS = (
     "plateau_barabasi_albert",
 )
 EXPERIMENTS = (*PLATEAUS, "links", "nodes_up", "changes", "degrees", "samples", "nodes", "epochs", "total_data")
-PLATEAU = 0.9 * log(10)
-"""Loss below which the plateau is over, in nats: nine tenths of that of guessing among ten labels."""
+PLATEAU, LEARNED = 0.9 * log(10), 1.0
+"""Losses in nats: below the first, nine tenths of that of guessing among ten labels, the plateau is over; the second is
+for comparing how fast methods learn after it."""
+CHANGES = ("sigma_an", "sigma_ap", "change_by_training", "change_by_aggregation", "change_cosine")
+"""Columns of ``rounds.csv`` that Fig. 5 (a, b) shows."""
+SHOWN_ROUNDS = (1, 2, 3, 5, 10, 20, 50, 100)
 
 
-def plateau_rounds(run: pd.DataFrame, *, below: float) -> float:
+def rounds_until(run: pd.DataFrame, *, below: float) -> float:
     """Rounds from which on test loss stays below a threshold; NaN if it is not below it at the end.
 
     The first round below would not do: a node that trains before anybody averages may be there once, and is then
@@ -72,25 +76,43 @@ def refresh(name: str) -> None:
     summary = summarise_runs(rounds)
     if summary.empty:
         return
-    facts = read_run_facts(runs, experiment)
-    if name in PLATEAUS:
-        lasted = {key: plateau_rounds(run, below=PLATEAU) for key, run in rounds.groupby(list(RUN))}
-        facts = facts.join(pd.Series(lasted, name="plateau_rounds").rename_axis(list(RUN)))
+    by_run = rounds.groupby(list(RUN))
+    losses = pd.DataFrame(
+        {
+            "least_loss": by_run.loss.min(),
+            "plateau_rounds": pd.Series({key: rounds_until(run, below=PLATEAU) for key, run in by_run}),
+            "rounds_to_learn": pd.Series({key: rounds_until(run, below=LEARNED) for key, run in by_run}),
+        }
+    ).rename_axis(list(RUN))
+    facts = read_run_facts(runs, experiment).join(losses)
     keep_tables(rounds, summary.join(facts, on=list(RUN)), folder)
     rounds["line"] = rounds.setting + ", " + rounds.method
     draw_curves(rounds, folder / "loss.png", figures=["loss"], by="line", title=experiment.title)
-    if name == "changes":  # Fig. 5 a, b
-        changes = ["sigma_an", "sigma_ap", "change_by_training", "change_by_aggregation", "change_cosine"]
-        draw_curves(rounds, folder / "changes.png", figures=changes, by="line", title=experiment.title)
+    if name == "changes":
+        shown = rounds[(rounds["round"] + 1).isin(SHOWN_ROUNDS)]
+        shown[[*RUN, "round", *CHANGES]].to_csv(folder / "changes.csv", index=False)
+        draw_curves(rounds, folder / "changes.png", figures=CHANGES, by="line", title=experiment.title)
 
 
 def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     summary = pd.read_csv(RESULTS / name / "summary.csv")
+    is_kept = "accuracy_last_5" in summary
+    what = "Mean of the last five evaluations" if is_kept else "Test accuracy"
     parts = [
-        f"{describe_runs(summary)} Each run's value is the mean over its nodes.",
-        to_markdown(accuracy_table(summary)),
+        f"{describe_runs(summary, what)} Each run's value is the mean over its nodes.",
+        to_markdown(accuracy_table(summary, column="accuracy_last_5" if is_kept else "accuracy")),
     ]
+    if "He" in set(summary.method):
+        parts += difference_table(summary, "He")
+    if "least_loss" in summary:
+        parts += [
+            (
+                "**Beside it**: accuracy at the end and at best; test loss at the end and at its least; rounds until "
+                f"it stayed below {LEARNED:g} (of seeds that came there)."
+            ),
+            to_markdown(beside(summary)),
+        ]
     if name in PLATEAUS:
         parts += [
             (
@@ -99,7 +121,38 @@ def tables(name: str) -> list[str]:
             ),
             to_markdown(plateaus(summary)),
         ]
+    if (RESULTS / name / "changes.csv").exists():
+        parts += [
+            (
+                "**Changes**, means over nodes and seeds: standard deviations of parameters across nodes (σ_an) and "
+                "within one (σ_ap), norms of what a round's training and its aggregation change, and their cosine."
+            ),
+            to_markdown(changes(pd.read_csv(RESULTS / name / "changes.csv")), digits=4),
+        ]
     return parts
+
+
+def beside(summary: pd.DataFrame) -> pd.DataFrame:
+    """What else is known of each setting's methods."""
+    columns = {
+        "accuracy at the end": ("accuracy", 4),
+        "best accuracy": ("best_accuracy", 4),
+        "loss at the end": ("loss", 3),
+        "least loss": ("least_loss", 3),
+        f"rounds to a loss of {LEARNED:g}": ("rounds_to_learn", 1),
+    }
+    rows = []
+    for (setting, method), runs in summary.groupby(["setting", "method"], sort=False):
+        cells = {head: mean_and_spread(runs[name], digits=digits) for head, (name, digits) in columns.items()}
+        rows.append({"setting": setting, "method": method, **cells})
+    return pd.DataFrame(rows)
+
+
+def changes(kept: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds of what rounds changed, a row for each method and round."""
+    means = kept.groupby(["method", "round"], sort=False)[list(CHANGES)].mean().reset_index()
+    means["round"] += 1
+    return means.rename(columns=lambda name: {"sigma_an": "σ_an", "sigma_ap": "σ_ap"}.get(name, name.replace("_", " ")))
 
 
 def plateaus(summary: pd.DataFrame) -> pd.DataFrame:

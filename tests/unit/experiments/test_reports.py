@@ -121,7 +121,7 @@ def curve(*losses: float) -> pd.DataFrame:
 
 
 def test_a_plateau_ends_where_loss_stays_below() -> None:
-    rounds = script("uncoordinated_initialisation").plateau_rounds
+    rounds = script("uncoordinated_initialisation").rounds_until
     assert rounds(curve(2.3, 1.9, 2.3, 1.9, 1.8), below=2.0) == 4
     assert rounds(curve(1.9, 1.8), below=2.0) == 1
     assert pd.isna(rounds(curve(1.9, 2.3), below=2.0))
