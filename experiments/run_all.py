@@ -107,7 +107,7 @@ PARTS = (
     Part("uncoordinated_initialisation/total_data", 30, is_default=False),
     Part("d_cliques/mnist_100", 8),
     Part("d_cliques/mnist_1000", 10),
-    Part("d_cliques/interclique", 17, is_default=False),
+    Part("d_cliques/interclique", 13, is_default=False),
     Part("d_cliques/topologies", 10, is_default=False),
     Part("d_cliques/cliques_removed", 9, is_default=False),
     Part("d_cliques/iid", 9, is_default=False),
