@@ -1,0 +1,128 @@
+"""A figure in a sentence about results stands in a table of its section, or derived_figures.toml says what it comes from.
+
+Tables are generated from committed results; sentences are not. When an experiment is played anew, what fails here is
+what must be written anew. Whole numbers are not looked at, and neither are sentences with a † (their page explains it);
+a figure of few digits may stand in a table by chance. So this finds what was forgotten, not what somebody makes up.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXPERIMENTS = ROOT / "experiments"
+FOLDERS = {
+    "docs/papers/clustered.md": ("clustered",),
+    "docs/papers/d-cliques.md": ("d_cliques",),
+    "docs/papers/dag-acfl.md": ("dag-acfl",),
+    "docs/papers/decdiff.md": ("decdiff",),
+    "docs/papers/uncoordinated-initialisation.md": ("uncoordinated_initialisation",),
+    "docs/findings.md": ("clustered", "findings"),
+    "docs/security.md": ("attacks",),
+    "docs/selection.md": ("candidates", "clustered", "dag-acfl"),
+}
+"""Each page with the folders of its experiments: their settings, and what papers report, may be quoted, too."""
+DERIVED = tomllib.loads((Path(__file__).parent / "derived_figures.toml").read_text("utf-8"))
+FIGURE = re.compile(r"(?<![\w.,^])(?<!\w-)\d+\.\d+(?![\d.]*\w)")
+GENERATED = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
+NO_SENTENCE = re.compile(
+    r"```.*?```|`[^`]*`|\]\([^)]*\)|(?:Fig\.|Sec\.|Eq\.|Python) [\d.]+|^#[^\n]*", re.DOTALL | re.MULTILINE
+)
+SENTENCE_END = re.compile(r"(?<=[.:;)])\s+|\n\s*\n|\n\* ")
+ARITHMETIC = re.compile(r"[\d\s.+*/()-]+")
+
+
+def sections(page: Path) -> Iterator[tuple[str, str]]:
+    """Sentences of each section of a page, and its tables; what stands above the first has all tables."""
+    text = page.read_text("utf-8")
+    for place, section in enumerate(re.split(r"^(?=## )", text, flags=re.MULTILINE)):
+        tables = "".join(GENERATED.findall(section if place else text))
+        yield NO_SENTENCE.sub(" ", GENERATED.sub(" ", section)), tables
+
+
+def figures(text: str) -> list[str]:
+    return FIGURE.findall(text.replace(",", ""))
+
+
+def quoted(folders: tuple[str, ...]) -> set[str]:
+    """Figures of the experiments' files, and what their papers report."""
+    files = [file for folder in folders for file in (EXPERIMENTS / folder).rglob("*.*")]
+    texts = [file.read_text("utf-8") for file in files if file.suffix in (".toml", ".csv")]
+    return {each for text in texts for each in figures(text.replace(",", " "))}
+
+
+def is_rounded(figure: str, known: str) -> bool:
+    half = 0.5 * 10.0 ** -len(figure.partition(".")[2])
+    return abs(float(figure) - float(known)) <= half + 1e-9
+
+
+def unexplained(page: str) -> list[str]:
+    """Figures of the page's sentences that come from nowhere."""
+    elsewhere, derived = quoted(FOLDERS[page]), DERIVED.get(page, {})
+    missing = []
+    for text, tables in sections(ROOT / page):
+        known = {*figures(tables), *elsewhere}
+        sentences = [each for each in SENTENCE_END.split(text) if "†" not in each]
+        missing += [
+            f"{figure} in: {' '.join(sentence.split())}"
+            for sentence in sentences
+            for figure in figures(sentence)
+            if figure not in derived and not any(is_rounded(figure, each) for each in known)
+        ]
+    return missing
+
+
+@pytest.mark.parametrize("page", FOLDERS)
+def test_figures_in_sentences_stand_in_tables(page: str) -> None:
+    assert unexplained(page) == []
+
+
+def test_results_in_the_readme_are_the_committed_ones() -> None:
+    demo = json.loads((ROOT / "benchmarks" / "results" / "demo.json").read_text("utf-8"))["facts"]["mean_accuracy"]
+    alone, fedavg, ours = (f"{fmean(demo[name]):.3f}" for name in ("local-only", "FedAvg", "DAG-ACFL"))
+    rows = [f"| demo, 3 seeds: alone / FedAvg / DAG-ACFL | {alone} / {fedavg} / **{ours}** |"]
+
+    def mean(model: str, method: str) -> str:
+        runs = pd.read_csv(EXPERIMENTS / "results" / "dag-acfl" / f"table_2_{model}" / "summary.csv")
+        runs = runs[(runs.method == method) & (runs.participation == 1) & runs.setting.str.contains(r"type I\)")]
+        return f"{runs.accuracy.mean():.3f}"
+
+    others = ", ".join(mean("lr", method) for method in ("oracle", "FeSEM (k-means)", "CFL", "Fedavg"))
+    rows += [
+        f"| MNIST, 90 clients (DAG-ACFL Table II), LR | **{mean('lr', 'DAG-ACFL')}** |",
+        f"| – true groups; FeSEM, told three; CFL, told nothing; FedAvg | {others} |",
+    ]
+    best = {mean("mlp", method) for method in ("DAG-ACFL", "oracle", "FeSEM (k-means)", "CFL")}
+    rows += [
+        f"| – MLP: DAG-ACFL and the first three; FedAvg | **{each}** each; {mean('mlp', 'Fedavg')} |" for each in best
+    ]
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert [row for row in rows if row not in readme] == []
+
+
+@pytest.mark.parametrize("page", FOLDERS)
+def test_derived_figures_are_what_they_are_derived_from(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    tables = {*figures("".join(GENERATED.findall(text))), *quoted(FOLDERS[page])}
+    sentences = set(figures(NO_SENTENCE.sub(" ", GENERATED.sub(" ", text))))
+    for figure, source in DERIVED.get(page, {}).items():
+        assert figure in sentences, f"no sentence has {figure} any more"
+        if ARITHMETIC.fullmatch(source):
+            assert set(figures(source)) <= tables, f"{figure} = {source}: not in the tables"
+            assert is_rounded(figure, str(abs(eval(source)))), f"{figure} is not {source}"
+
+
+def test_a_figure_that_no_table_has_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n## One\n\nIt has 0.5, 0.12 and 0.13.\n<!-- generated: a -->| 0.123 |<!-- end -->\n")
+    (_, _), (sentences, tables) = sections(page)
+    assert figures(sentences) == ["0.5", "0.12", "0.13"]
+    assert [each for each in figures(sentences) if any(is_rounded(each, known) for known in figures(tables))] == [
+        "0.12"
+    ]
