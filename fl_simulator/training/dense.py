@@ -108,6 +108,7 @@ class DenseTrainer(PopulationTrainer):
             self._device.type == "cpu"
             and self._dtype == rows.dtype
             and self._layout.num_parameters >= _LEAST_IN_PLACE
+            and self._recipe.optimizer == "sgd"  # PyTorch's AdamW wants each tensor of the stack in one piece
             and bool((np.diff(places) == 1).all())
         )
         if is_in_place:  # as of rows that have equally much to do: nothing is copied

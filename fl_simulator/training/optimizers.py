@@ -118,7 +118,10 @@ class MomentumSgd(StackedOptimizer):
 
 
 class AdamWDescent(StackedOptimizer):
-    """Adam with decoupled weight decay: PyTorch's own, which passes over a weight and its moments once."""
+    """Adam with decoupled weight decay: PyTorch's own, which passes over a weight and its moments once.
+
+    It goes by the order of values in memory and not by strides: each tensor of the stack lies in one piece.
+    """
 
     def __init__(self, recipe: Recipe, stack: Stack, *, proximal: float, received: Stack | None) -> None:
         super().__init__(recipe, stack, proximal=proximal, received=received)

@@ -195,6 +195,28 @@ def test_whatever_the_recipe_together_is_one_after_the_other(name: str, populati
     assert_same_but_for_rounding(together, alone, start)
 
 
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        pytest.param(PLAIN, id="plain"),
+        pytest.param(Recipe(10, 0.05, momentum=0.5), id="momentum"),
+        pytest.param(Recipe(10, 0.001, optimizer="adamw"), id="adamw"),
+    ],
+)
+def test_rows_with_equally_much_to_do_which_may_be_trained_where_they_lie_are_trained_alike(
+    name: str, population: Population, recipe: Recipe
+) -> None:
+    batched = build(name, population, recipe=recipe)
+    sequential = build(name, population, recipe=recipe, backend="sequential")
+    together = models_for(batched)
+    start, alone = together.copy(), together.copy()
+    steps = [replace(task, steps=2) for task in tasks_for(population)]
+    batched.train(together, steps)
+    sequential.train(alone, steps)
+    batched.close()
+    assert_same_but_for_rounding(together, alone, start)
+
+
 def test_a_step_of_plain_descent_goes_against_the_gradient(trainer: Trainer, population: Population) -> None:
     models, tasks = models_for(trainer), [replace(task, steps=1) for task in tasks_for(population)]
     moved = models.copy()
