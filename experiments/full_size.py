@@ -64,9 +64,10 @@ def costs() -> pd.DataFrame:
         if "seconds_evaluation" not in played or len(played) != len(small.runs):
             continue
         parts = [column for column in played if column.startswith("seconds_")]
-        by_method = played.groupby(["setting", "participation", "method"])[parts].min()
-        testing = by_method.seconds_evaluation.sum() * played.seed.nunique()
-        training = by_method.sum().sum() * played.seed.nunique() - testing
+        took = played[parts].sum(axis=1)
+        fastest = played.loc[took.groupby([played.setting, played.participation, played.method]).idxmin()]
+        testing = fastest.seconds_evaluation.sum() * played.seed.nunique()
+        training = fastest[parts].sum().sum() * played.seed.nunique() - testing
         (trained, tested), (small_trained, small_tested) = images(full), images(small)
         seconds = training * trained / small_trained + testing * tested / small_tested
         rows.append(

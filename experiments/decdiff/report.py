@@ -96,9 +96,9 @@ def refresh(name: str) -> None:
     if name == TEACHER:
         draw_teacher(summary, folder / "gain.png")
         return
-    for setting, mine in rounds.groupby("setting"):
+    for place, (setting, mine) in enumerate(rounds.groupby("setting", sort=False), start=1):
         figures = ("accuracy", "worst_client", "loss")
-        draw_curves(mine, folder / f"curves-{setting}.png", figures=figures, title=f"{setting}: nodes")
+        draw_curves(mine, folder / f"curves-{place}.png", figures=figures, title=f"{setting}: nodes")
     draw_nodes(read_clients(runs, experiment), folder / "nodes.png")
     if name.startswith("table_2"):
         first = experiment.runs[0]

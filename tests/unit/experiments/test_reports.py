@@ -78,7 +78,7 @@ def play(folder: Path, name: str, methods: str) -> None:
 @pytest.mark.parametrize(
     ("paper", "name", "pictures"),
     [
-        ("decdiff", "table_2_x", {"curves-digits-digits-mlp.png", "labels.png", "nodes.png"}),
+        ("decdiff", "table_2_x", {"curves-1.png", "labels.png", "nodes.png"}),
         ("d_cliques", "mnist_100", {"curves-1.png"}),
         ("uncoordinated_initialisation", "plateau_small", {"loss.png"}),
     ],
