@@ -239,6 +239,7 @@ def draw_curves(
     figures: Sequence[str] = ("accuracy", "loss"),
     by: str = "method",
     over: str = "round",
+    scale: str = "linear",
     title: str = "",
 ) -> "Figure":
     """Lines over rounds: the mean over seeds, and a band from the lowest to the highest seed.
@@ -249,6 +250,7 @@ def draw_curves(
         figures: Columns, a panel each; those that no run has are left out.
         by: The column whose values are the lines.
         over: ``round``, counted from 1 here, or ``virtual_time_s``.
+        scale: Of all panels' values: ``linear``, or ``log``.
         title: Of the picture, with a line below it; without one nothing stands above, as a paper wants it.
     """
     shown = [name for name in figures if name in rounds and rounds[name].notna().any()]
@@ -266,6 +268,7 @@ def draw_curves(
             axes.plot(after, seeds["mean"], color=colour, ls=dashes, marker=marker, lw=1.6, label=label)
             axes.fill_between(after, seeds["min"], seeds["max"], color=colour, alpha=0.16, lw=0)
         axes.set_ylabel(name.replace("_", " "))
+        axes.set_yscale(scale)
         axes.grid(axis="y", color=FAINT, lw=0.8)
     panels[-1].set_xlabel({"round": "round", "virtual_time_s": "virtual time in seconds"}.get(over, over))
     panels[0].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)

@@ -17,7 +17,6 @@ import pandas as pd
 from experiments import reporting
 from experiments.reporting import describe_runs, difference_table, read_run_facts, update_reports
 from fl_simulator.config.experiment import read_experiment
-from fl_simulator.plots.style import DPI
 from fl_simulator.report import (
     RUN,
     accuracy_table,
@@ -88,9 +87,8 @@ def refresh(name: str) -> None:
     facts = read_run_facts(runs, experiment).join(losses)
     keep_tables(rounds, summary.join(facts, on=list(RUN)), folder)
     rounds["line"] = rounds.setting + ", " + rounds.method
-    picture = draw_curves(rounds, folder / "loss.png", figures=["loss"], by="line", title=experiment.title)
-    picture.axes[0].set_yscale("log")  # first weights that nobody has averaged yet have losses in the hundreds
-    picture.savefig(folder / "loss.png", dpi=DPI, facecolor="white")
+    # logarithmic, since first weights that nobody has averaged yet have losses in the hundreds
+    draw_curves(rounds, folder / "loss.png", figures=["loss"], by="line", scale="log", title=experiment.title)
     if name == "changes":
         shown = rounds[(rounds["round"] + 1).isin(SHOWN_ROUNDS)]
         shown[[*RUN, "round", *CHANGES]].to_csv(folder / "changes.csv", index=False)
