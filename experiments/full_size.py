@@ -17,7 +17,6 @@ from experiments.reporting import RESULTS
 from fl_simulator.config.experiment import Experiment, read_experiment
 from fl_simulator.data.catalogue import DATA_SETS
 from fl_simulator.data.fetch import is_available
-from fl_simulator.engine.population import Population
 from fl_simulator.report import page, to_markdown
 from fl_simulator.run.prepare import build_population
 
@@ -37,17 +36,18 @@ SIBLINGS: Final = {
 
 def images(experiment: Experiment) -> tuple[float, float]:
     """Images that all runs train on, each as often as they do, and images that clients are tested on."""
-    populations: dict[str, Population] = {}
+    counts: dict[str, tuple[int, int, int]] = {}
     trained, tested = 0.0, 0.0
     for scenario in (planned.scenario for planned in experiment.runs):
         samples = repr((scenario.data, scenario.partition, scenario.run.seed))
-        if samples not in populations:
-            populations[samples] = build_population(scenario)
-        training, run, population = scenario.training, scenario.run, populations[samples]
-        steps = population.num_clients * training.steps * training.batch_size
-        epochs = training.epochs * sum(map(len, population.train))
-        trained += run.rounds * run.participation * (steps or epochs)
-        tested += run.rounds / run.evaluate_every * sum(map(len, population.test))
+        if samples not in counts:
+            population = build_population(scenario)
+            counts[samples] = population.num_clients, sum(map(len, population.train)), sum(map(len, population.test))
+        clients, to_train_on, to_test_on = counts[samples]
+        training, run = scenario.training, scenario.run
+        steps = clients * training.steps * training.batch_size
+        trained += run.rounds * run.participation * (steps or to_train_on * training.epochs)
+        tested += run.rounds / run.evaluate_every * to_test_on
     return trained, tested
 
 
