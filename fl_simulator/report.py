@@ -173,14 +173,13 @@ def paired_differences(
     Args:
         summary: Of ``summarise_runs``.
         against: Of each method, from which other one.
-        column: Whose differences; ``accuracy`` where the summary lacks it.
+        column: Whose differences.
         digits: Of each number.
 
     Returns:
         A row for each pair, a column for each setting: the mean over seeds, in brackets its 95 % confidence interval by
         Student's t (nothing can be said of one seed), and how many seeds; a dash where no seed has both.
     """
-    column = column if column in summary else "accuracy"
     values = summary.pivot_table(column, index=[*RUN[:2], "seed"], columns="method", sort=False)
     shares = len(summary.participation.unique()) > 1
     rows = []

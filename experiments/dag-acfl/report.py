@@ -16,6 +16,7 @@ from experiments.label_pictures import draw_label_distribution
 from experiments.reporting import (
     RESULTS,
     SIMULATIONS,
+    compared_by,
     describe_runs,
     difference_table,
     read_run_facts,
@@ -186,7 +187,7 @@ def fewer_participants(folder: Path) -> pd.DataFrame:
     """What half of the clients instead of all bring the methods that [DAG-ACFL] reports to gain by it."""
     summary = pd.read_csv(folder / "summary.csv")
     summary = summary[summary.method.str.startswith(("IFCA", "FeSEM"))]
-    column = "accuracy_last_5" if "accuracy_last_5" in summary else "accuracy"
+    column, _ = compared_by(summary)
     rows = []
     for (setting, method), runs in summary.groupby(["setting", "method"], sort=False):
         by_seed = runs.pivot_table(column, index="seed", columns="participation")

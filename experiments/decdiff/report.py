@@ -15,6 +15,7 @@ import pandas as pd
 from experiments import reporting
 from experiments.label_pictures import draw_label_distribution
 from experiments.reporting import (
+    compared_by,
     describe_runs,
     difference_table,
     graph_table,
@@ -134,6 +135,7 @@ def tables(name: str) -> list[str]:
     if name == TEACHER:
         return teacher_tables(summary)
     paper = reported_accuracy() if name.startswith("table_2") else None
+    column, _ = compared_by(summary)
     noise = [name for name in ("accuracy", "best_accuracy", "accuracy_last_5") if name in summary]
     parts = [
         f"{describe_runs(summary)} Each run's value is the mean over its nodes."
@@ -142,7 +144,7 @@ def tables(name: str) -> list[str]:
         "**One round is noisy.** The last evaluated round, the best one, and the mean of the last five where kept.",
         to_markdown(summary.groupby(KEYS, sort=False)[noise].mean().reset_index(), digits=4),
         *difference_table(summary, BASELINE),
-        *([TEACHER_ADDS, to_markdown(paired_differences(summary, TAUGHT))] if len(set(summary.seed)) > 1 else []),
+        *([TEACHER_ADDS, to_markdown(paired_differences(summary, TAUGHT, column=column))] if len(set(summary.seed)) > 1 else []),
         "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
         to_markdown(node_table(summary, KEYS), digits=4),
     ]

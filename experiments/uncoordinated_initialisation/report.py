@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import reporting
-from experiments.reporting import describe_runs, difference_table, read_run_facts, update_reports
+from experiments.reporting import compared_by, describe_runs, difference_table, read_run_facts, update_reports
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import (
     RUN,
@@ -98,11 +98,10 @@ def refresh(name: str) -> None:
 def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     summary = pd.read_csv(RESULTS / name / "summary.csv")
-    is_kept = "accuracy_last_5" in summary
-    what = "Mean of the last five evaluations" if is_kept else "Test accuracy"
+    column, words = compared_by(summary)
     parts = [
-        f"{describe_runs(summary, what)} Each run's value is the mean over its nodes.",
-        to_markdown(accuracy_table(summary, column="accuracy_last_5" if is_kept else "accuracy")),
+        f"{describe_runs(summary, f'Test accuracy, {words},')} Each run's value is the mean over its nodes.",
+        to_markdown(accuracy_table(summary, column=column)),
     ]
     if "He" in set(summary.method):
         parts += difference_table(summary, "He")

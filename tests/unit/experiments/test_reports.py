@@ -133,6 +133,21 @@ def test_the_exponent_is_the_slope_of_logarithms() -> None:
     assert pd.isna(exponent(pd.DataFrame({"nodes": [8], "plateau_rounds": [2]})))
 
 
+def test_rounds_to_learn_are_averaged_over_the_seeds_that_came_there() -> None:
+    losses = {"accuracy": [0.8, 0.6], "best_accuracy": [0.9, 0.7], "loss": [0.5, 1.5], "least_loss": [0.4, 1.4]}
+    runs = pd.DataFrame({"setting": "S", "method": "gain", **losses, "rounds_to_learn": [4.0, float("nan")]})
+    (row,) = script("uncoordinated_initialisation").beside(runs).to_dict("records")
+    assert (row["accuracy at the end"], row["rounds to a loss of 1"]) == ("0.7000 ± 0.1414 (2)", "4.0 (1)")
+
+
+def test_changes_are_means_over_seeds_and_their_rounds_count_from_one() -> None:
+    module = script("uncoordinated_initialisation")
+    kept = pd.DataFrame({"method": "He", "round": [0, 1, 0, 1], "seed": [0, 0, 1, 1]})
+    table = module.changes(kept.assign(**dict.fromkeys(module.CHANGES, [0.1, 0.2, 0.3, 0.6])))
+    assert table["round"].tolist() == [1, 2]
+    assert table["σ_an"].tolist() == pytest.approx([0.2, 0.4])
+
+
 def test_gains_are_points_above_a_baseline() -> None:
     module = script("decdiff")
     summary = pd.DataFrame(
