@@ -101,6 +101,7 @@ PARTS = (
     Part("uncoordinated_initialisation/estimates_exponent", 6),
     Part("uncoordinated_initialisation/changes", 4),
     Part("uncoordinated_initialisation/degrees", 18, is_default=False),
+    Part("uncoordinated_initialisation/degrees_sgd", 90, is_default=False),
     Part("uncoordinated_initialisation/samples", 16, is_default=False),
     Part("uncoordinated_initialisation/nodes", 15, is_default=False),
     Part("uncoordinated_initialisation/epochs", 54, is_default=False),

@@ -128,6 +128,7 @@ INITIALISATION: Final = {
             "initialisation-estimates": "estimates",
             "initialisation-exponents": "estimates_exponent",
             "initialisation-degrees": "degrees",
+            "initialisation-degrees-sgd": "degrees_sgd",
             "initialisation-samples": "samples",
             "initialisation-nodes": "nodes",
             "initialisation-epochs": "epochs",

@@ -8,6 +8,7 @@ Where ``build/simulations`` has finished runs of an experiment, their ``summary.
 made of the CSV files that are there.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -57,9 +58,6 @@ SOFTENED = {f"{method}, β {beta}": method for method in ("DecDiff", "DecHetero"
 """Methods with the virtual teacher, and the same without."""
 TAUGHT = {"DecDiff+VT": "DecDiff"}
 """The same in the paper's tables."""
-TEACHER_ADDS = (
-    "**What the virtual teacher adds**, on the same seeds: the mean, its 95 % confidence interval, how many seeds."
-)
 SHARES = (50, 80, 90, 95)
 KEYS = ["setting", "method"]
 REPORTED_ROUNDS = 1000
@@ -135,7 +133,6 @@ def tables(name: str) -> list[str]:
     if name == TEACHER:
         return teacher_tables(summary)
     paper = reported_accuracy() if name.startswith("table_2") else None
-    column, _ = compared_by(summary)
     noise = [name for name in ("accuracy", "best_accuracy", "accuracy_last_5") if name in summary]
     parts = [
         f"{describe_runs(summary)} Each run's value is the mean over its nodes."
@@ -144,7 +141,7 @@ def tables(name: str) -> list[str]:
         "**One round is noisy.** The last evaluated round, the best one, and the mean of the last five where kept.",
         to_markdown(summary.groupby(KEYS, sort=False)[noise].mean().reset_index(), digits=4),
         *difference_table(summary, BASELINE),
-        *([TEACHER_ADDS, to_markdown(paired_differences(summary, TAUGHT, column=column))] if len(set(summary.seed)) > 1 else []),
+        *(teacher_adds(summary, TAUGHT) if len(set(summary.seed)) > 1 else []),
         "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
         to_markdown(node_table(summary, KEYS), digits=4),
     ]
@@ -167,8 +164,16 @@ def teacher_tables(summary: pd.DataFrame) -> list[str]:
     return [
         f"{describe_runs(summary, 'Mean of the last five evaluations')} Each run's value is the mean over its nodes.",
         to_markdown(accuracy_table(summary, column="accuracy_last_5")),
-        TEACHER_ADDS,
-        to_markdown(paired_differences(summary, SOFTENED)),
+        *teacher_adds(summary, SOFTENED),
+    ]
+
+
+def teacher_adds(summary: pd.DataFrame, pairs: Mapping[str, str]) -> list[str]:
+    """Paragraphs: what each method with the virtual teacher gains over the one without."""
+    column, words = compared_by(summary)
+    return [
+        f"**What the virtual teacher adds** on the same seeds, {words}: mean, its 95 % confidence interval, how many.",
+        to_markdown(paired_differences(summary, pairs, column=column)),
     ]
 
 

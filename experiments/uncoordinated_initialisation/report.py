@@ -39,7 +39,18 @@ PLATEAUS = (
     "plateau_complete",
     "plateau_barabasi_albert",
 )
-EXPERIMENTS = (*PLATEAUS, "links", "nodes_up", "changes", "degrees", "samples", "nodes", "epochs", "total_data")
+EXPERIMENTS = (
+    *PLATEAUS,
+    "links",
+    "nodes_up",
+    "changes",
+    "degrees",
+    "degrees_sgd",
+    "samples",
+    "nodes",
+    "epochs",
+    "total_data",
+)
 PLATEAU, LEARNED = 0.9 * log(10), 1.0
 """Losses in nats: below the first, nine tenths of that of guessing among ten labels, the plateau is over; the second is
 for comparing how fast methods learn after it."""
