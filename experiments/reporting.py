@@ -74,11 +74,17 @@ def describe_seeds(runs: pd.DataFrame) -> str:
     return f"seeds {', '.join(str(each) for each in sorted(runs.seed.unique()))}"
 
 
-def difference_table(summary: pd.DataFrame, other: str) -> list[str]:
-    """Paragraphs: how far each method is from another one, seed by seed; none where no method has two seeds."""
+def difference_table(summary: pd.DataFrame, other: str, what: tuple[str, str] | None = None) -> list[str]:
+    """Paragraphs: how far each method is from another one, seed by seed; none where no method has two seeds.
+
+    Args:
+        summary: Of ``summarise_runs``.
+        other: The method that all are compared with.
+        what: A column and what it is, instead of ``compared_by``.
+    """
     if summary.seed.nunique() < 2:
         return []
-    column, words = compared_by(summary)
+    column, words = what or compared_by(summary)
     methods = [method for method in summary.method.unique() if method != other]
     differences = paired_differences(summary, dict.fromkeys(methods, other), column=column).drop(columns="against")
     return [
