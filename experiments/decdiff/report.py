@@ -43,10 +43,11 @@ from fl_simulator.run.prepare import build_population
 HERE = Path(__file__).resolve().parent
 RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 TEACHER = "virtual_teacher"
+DISRUPTION = "disruption"
 EXPERIMENTS = (
     "table_2_mnist_small",
     "table_2_fashion_small",
-    "disruption",
+    DISRUPTION,
     TEACHER,
     "table_2_mnist",
     "table_2_fashion",
@@ -58,6 +59,7 @@ SOFTENED = {f"{method}, β {beta}": method for method in ("DecDiff", "DecHetero"
 """Methods with the virtual teacher, and the same without."""
 TAUGHT = {"DecDiff+VT": "DecDiff"}
 """The same in the paper's tables."""
+FIRST_ROUNDS = (1, 2, 3, 5, 10, 20, 40)
 SHARES = (50, 80, 90, 95)
 KEYS = ["setting", "method"]
 REPORTED_ROUNDS = 1000
@@ -152,11 +154,22 @@ def tables(name: str) -> list[str]:
             f"**Characteristic times.** Rounds to a share of {REFERENCE}'s final accuracy. Below: [DecDiff] Table IV.",
             to_markdown(times(summary)),
         ]
+    if name == DISRUPTION:
+        parts += ["**The first rounds.** Means over seeds.", to_markdown(first_rounds(RESULTS / name), digits=4)]
     parts += [
         "**Graphs.** Edges of a node, messages that it sends in a round, Gini index of nodes' label counts.",
         to_markdown(graph_table(summary, KEYS).dropna().reset_index()),
     ]
     return parts
+
+
+def first_rounds(folder: Path) -> pd.DataFrame:
+    """Accuracy after the first training, the first averages and some that follow: methods down, rounds across."""
+    curves = pd.read_csv(folder / "curves.csv")
+    curves["round"] += 1
+    shown = curves[curves["round"].isin(FIRST_ROUNDS)]
+    table = shown.pivot_table("accuracy", index="method", columns="round", sort=False)
+    return table.rename(columns="after {}".format).reset_index()
 
 
 def teacher_tables(summary: pd.DataFrame) -> list[str]:
