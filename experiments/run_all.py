@@ -99,7 +99,7 @@ PARTS = (
     Part("uncoordinated_initialisation/nodes_up", 13),
     Part("uncoordinated_initialisation/estimates", 9),
     Part("uncoordinated_initialisation/estimates_exponent", 9),
-    Part("uncoordinated_initialisation/changes", 4),
+    Part("uncoordinated_initialisation/changes", 6),
     Part("uncoordinated_initialisation/degrees", 18, is_default=False),
     Part("uncoordinated_initialisation/degrees_sgd", 90, is_default=False),
     Part("uncoordinated_initialisation/samples", 16, is_default=False),
