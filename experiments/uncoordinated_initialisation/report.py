@@ -103,7 +103,9 @@ def refresh(name: str) -> None:
     if name == "changes":
         shown = rounds[(rounds["round"] + 1).isin(SHOWN_ROUNDS)]
         shown[[*RUN, "round", *CHANGES]].to_csv(folder / "changes.csv", index=False)
-        draw_curves(rounds, folder / "changes.png", figures=CHANGES, by="line", title=experiment.title)
+        *sizes, cosine = CHANGES
+        draw_curves(rounds, folder / "changes.png", figures=sizes, by="line", scale="log", title=experiment.title)
+        draw_curves(rounds, folder / "cosine.png", figures=[cosine], by="line", title=experiment.title)
 
 
 def tables(name: str) -> list[str]:
