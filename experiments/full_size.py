@@ -4,10 +4,12 @@
 
 Seconds of an image that is trained or tested on are those of the smaller experiment's committed ``summary.csv`` (what
 is aggregated and selected counts with training), of each method the fastest seed's, since other work only adds;
-images are counted by the full file. Writes ``experiments/results/full_size.md``, which pages show. Needs the
-data sets; what is missing of them, or was not played since summaries have seconds, is left out.
+images are counted by the full file. Writes ``experiments/results/full_size.md``, which pages show, and says what it
+leaves out: what needs data that are not here (nothing is written then), or was not played since summaries have seconds.
+Full sizes of which no smaller experiment has the model are not in it.
 """
 
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -57,11 +59,14 @@ def costs() -> pd.DataFrame:
     for name, sibling in SIBLINGS.items():
         full, small = (read_experiment(HERE / f"{each}.toml") for each in (name, sibling))
         data_sets = {planned.scenario.data.name for planned in (*full.runs, *small.runs)} & DATA_SETS.keys()
+        if missing := [each for each in sorted(data_sets) if not is_available(each)]:
+            sys.exit(
+                f"{name} needs data that are not here: {', '.join(f'dag-acfl data fetch {each}' for each in missing)}"
+            )
         summary = RESULTS / sibling / "summary.csv"
-        if not summary.exists() or not all(is_available(each) for each in data_sets):
-            continue
-        played = pd.read_csv(summary)
+        played = pd.read_csv(summary) if summary.exists() else pd.DataFrame()
         if "seconds_evaluation" not in played or len(played) != len(small.runs):
+            print(f"left out: {name}, for {sibling} was not played in full with seconds", file=sys.stderr)
             continue
         parts = [column for column in played if column.startswith("seconds_")]
         took = played[parts].sum(axis=1)

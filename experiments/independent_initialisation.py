@@ -46,8 +46,7 @@ class Figures:
         before: Mean over clients of the accuracy of the model with which each asked for its first average.
         first: The same of the model that it went on from.
         averaged: Mean over clients of the number of models in the first average.
-        time_to_goal: Seconds, or publications of a client, until the mean accuracy was ``GOAL``; None: never.
-        seconds_to_goal: The same on this machine's clock, where ``time_to_goal`` counts publications.
+        time_to_goal: Seconds until the mean accuracy was ``GOAL``; None: never.
         final: Mean accuracy at the end.
         curve: Pairs of time and mean accuracy.
     """
@@ -60,7 +59,6 @@ class Figures:
     averaged: float
     time_to_goal: float | None
     final: float
-    seconds_to_goal: float | None = None
     curve: Sequence[tuple[float, float]] = field(repr=False, default=())
 
 

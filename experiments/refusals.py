@@ -11,6 +11,8 @@ import pandas as pd
 
 from experiments.reporting import RESULTS, SIMULATIONS
 from experiments.run_all import PARTS
+from fl_simulator.config.experiment import read_experiment
+from fl_simulator.report import read_results, summarise_runs
 
 OVER_HTTP = RESULTS / "attacks" / "over_http" / "summary.csv"
 COLUMN = "updates_refused"
@@ -18,8 +20,11 @@ COLUMN = "updates_refused"
 
 def refused_in(name: str) -> list[int]:
     """Of each run of an experiment that tells, how many honest updates were refused."""
-    played = [pd.read_csv(each) for each in sorted((SIMULATIONS / name).glob("*/rounds.csv"))]
-    counts = [int(each[COLUMN].iloc[-1]) for each in played if COLUMN in each]
+    file = RESULTS.parent / f"{name}.toml"
+    played = (
+        summarise_runs(read_results(SIMULATIONS / name, read_experiment(file))) if file.exists() else pd.DataFrame()
+    )
+    counts = played.get(COLUMN, pd.Series(dtype=float)).dropna().astype(int).tolist()
     committed = RESULTS / name / "summary.csv"
     if not counts and committed.exists():
         counts = pd.read_csv(committed).get(COLUMN, pd.Series(dtype=float)).dropna().astype(int).tolist()

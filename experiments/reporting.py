@@ -9,7 +9,16 @@ from typing import Final
 import pandas as pd
 
 from fl_simulator.config.experiment import Experiment
-from fl_simulator.report import RUN, page, paired_differences, read_tables, to_markdown
+from fl_simulator.report import (
+    RUN,
+    keep_tables,
+    missing_runs,
+    page,
+    paired_differences,
+    read_results,
+    read_tables,
+    to_markdown,
+)
 from fl_simulator.run.folder import CLIENTS, SUMMARY
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -18,6 +27,33 @@ RESULTS: Final = ROOT / "experiments" / "results"
 SIMULATIONS: Final = ROOT / "build" / "simulations"
 """Runs, where they were played here."""
 _PIXELS: Final = {"unit": "in [0, 1]", "standardised": "standardised"}
+
+
+def read_finished(folder: Path, experiment: Experiment) -> pd.DataFrame:
+    """All rounds of finished runs, columns as of ``read_results``; says on stderr how many runs are missing.
+
+    Raises:
+        ResultsError: A file is damaged.
+    """
+    rounds = read_results(folder, experiment)
+    if rounds.empty:
+        return rounds
+    if missing := missing_runs(experiment, folder):
+        told = f"{experiment.name}: {len(missing)} of {len(experiment.runs)} runs are not finished: {missing[0]} …"
+        print(told, file=sys.stderr)
+    return rounds[rounds.finished]
+
+
+def keep_results(rounds: pd.DataFrame, summary: pd.DataFrame, folder: Path) -> None:
+    """Write ``summary.csv`` and thinned curves over those that are committed; pictures of an earlier time go.
+
+    Raises:
+        SystemExit: More runs are committed than were played here, and would be lost.
+    """
+    kept = folder / "summary.csv"
+    if kept.exists() and (count := len(pd.read_csv(kept))) > len(summary):
+        sys.exit(f"{kept} has {count} runs, and {len(summary)} are here: play the others first, or remove the file")
+    keep_tables(rounds, summary, folder)
 
 
 def read_clients(folder: Path, experiment: Experiment | None = None) -> pd.DataFrame:
@@ -58,9 +94,13 @@ def read_reported(folder: Path, name: str) -> pd.DataFrame:
 
 
 def describe_runs(summary: pd.DataFrame, what: str = "Test accuracy") -> str:
-    """What a table of accuracies is made of: after how many rounds, how pixels are scaled, which seeds."""
+    """What a table of accuracies is made of: after how many rounds, how pixels are scaled, which seeds.
+
+    In virtual time, where no method has to have rounds, ``rounds`` counts evaluations.
+    """
     rounds = ", ".join(f"{each:,}" for each in sorted(summary.rounds.unique()))
-    return f"{what} after {rounds} rounds, {describe_inputs(summary)}: mean ± standard deviation over seeds (how many)."
+    unit = "evaluations" if "results" in summary else "rounds"
+    return f"{what} after {rounds} {unit}, {describe_inputs(summary)}: mean ± standard deviation over seeds (how many)."
 
 
 def describe_inputs(summary: pd.DataFrame) -> str:

@@ -1,7 +1,8 @@
-"""Every experiment, one after another, and its report into experiments/results/.
+"""Every experiment, one after another, and its report.
 
 Runs are kept in build/simulations: finished ones are not played again, an interrupted one goes on. Tables, thinned
-curves and pictures of a paper's experiments are written into experiments/results/ by experiments/<paper>/report.py.
+curves and pictures of a paper's experiments are written into experiments/results/ by experiments/<paper>/report.py,
+those of others into build/simulations/<name>/report.
 
     python -m experiments.run_all                           those that stand under "by default" below
     python -m experiments.run_all table_2_lr asynchronous   some of them, by the names of their files
@@ -73,7 +74,7 @@ PARTS = (
     Part("dag-acfl/scale", 20, is_default=False),
     Part("dag-acfl/cnn_mnist_scaled", 16, is_default=False),
     Part("dag-acfl/cnn_cifar_scaled", 17, is_default=False),
-    Part("decdiff/table_2_mnist_small", 80),
+    Part("decdiff/table_2_mnist_small", 80, is_default=False),
     Part("decdiff/table_2_fashion_small", 75, is_default=False),
     Part("decdiff/disruption", 33),
     Part("decdiff/virtual_teacher", 16, is_default=False),
@@ -148,28 +149,29 @@ def fetch(parts: Sequence[Part]) -> None:
             subprocess.run([sys.executable, "-m", "dag_acfl", "data", "fetch", name], cwd=ROOT, check=True)
 
 
-def play(part: Part, *, simulations: Path, jobs: list[str]) -> bool:
+def play(part: Part, *, jobs: list[str]) -> bool:
     """Run what is missing of one experiment; False when a run failed. A program plays all of its own again."""
     if part.program:
         command = ["-m", part.program, *part.also]
     else:
-        command = ["-m", "dag_acfl", "simulate", str(file_of(part)), "--out", str(simulations), *jobs]
+        command = ["-m", "dag_acfl", "simulate", str(file_of(part)), "--out", str(SIMULATIONS), *jobs]
     return subprocess.run([sys.executable, *command], cwd=ROOT, check=False).returncode == 0
 
 
-def report(part: Part, *, simulations: Path) -> None:
-    """Write the part's tables and pictures: by its paper's report.py, or else what ``simulate --report`` makes.
+def report(part: Part) -> bool:
+    """Write the part's tables and pictures; False when that failed.
 
-    A program writes its own. Where there is no run, what is committed stays.
+    By its paper's report.py into experiments/results, or else what ``simulate --report`` makes, beside the runs. A
+    program writes its own. Where there is no run, what is committed stays.
     """
     paper = PAPERS.get(part.name, Path(part.name).parts[0])
     if part.program:
-        return
+        return True
     if (HERE / paper / "report.py").exists():
         command = ["-m", f"experiments.{paper}.report", part.name if paper == "dag-acfl" else part.short]
     else:
-        command = ["-m", "dag_acfl", "simulate", str(file_of(part)), "--out", str(simulations), "--report"]
-    subprocess.run([sys.executable, *command], cwd=ROOT, check=True)
+        command = ["-m", "dag_acfl", "simulate", str(file_of(part)), "--out", str(SIMULATIONS), "--report"]
+    return subprocess.run([sys.executable, *command], cwd=ROOT, check=False).returncode == 0
 
 
 def file_of(part: Part) -> Path:
@@ -234,11 +236,11 @@ def main() -> None:
     failed: list[str] = []
     jobs = ["--jobs", str(options.jobs)] if options.jobs else []
     for part in parts:
-        if not options.report and not play(part, simulations=SIMULATIONS, jobs=jobs):
+        played = options.report or play(part, jobs=jobs)
+        if not report(part) or not played:
             failed.append(part.name)
-        report(part, simulations=SIMULATIONS)
     if failed:
-        sys.exit(f"error: runs of {', '.join(failed)} failed; the same command goes on")
+        sys.exit(f"error: {', '.join(failed)} failed, see above; the same command goes on")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from fl_simulator.run.folder import LABEL, ROUNDS, SUMMARY, read_label
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 RUN: Final = ("setting", "participation", "method", "seed")
 """Columns that name a run within its experiment."""
@@ -130,7 +130,7 @@ def summarise_runs(rounds: "DataFrame") -> "DataFrame":
 _SIZES: Final = ("storage_bytes", "peak_memory_bytes")
 
 
-def mean_and_spread(values: "DataFrame", digits: int = 4) -> str:
+def mean_and_spread(values: "Series", digits: int = 4) -> str:
     """``0.9723 ± 0.0004 (3)``: mean, sample standard deviation and number of seeds; a dash of none."""
     known = values.dropna()
     if known.empty:
@@ -200,8 +200,14 @@ def mean_and_interval(values: Sequence[float], digits: int) -> str:
     mean, count = statistics.fmean(values), len(values)
     if count == 1:
         return f"{mean:+.{digits}f} (1)"
-    half = _STUDENT_T[min(count - 1, len(_STUDENT_T)) - 1] * statistics.stdev(values) / math.sqrt(count)
+    half = half_interval(values)
     return f"{mean:+.{digits}f} [{mean - half:.{digits}f}, {mean + half:.{digits}f}] ({count})"
+
+
+def half_interval(values: Sequence[float]) -> float:
+    """Half of a mean's 95 % confidence interval by Student's t; of two values at least."""
+    count = len(values)
+    return _STUDENT_T[min(count - 1, len(_STUDENT_T)) - 1] * statistics.stdev(values) / math.sqrt(count)
 
 
 def to_markdown(table: "DataFrame", digits: int = 3) -> str:
@@ -302,7 +308,7 @@ def write_report(experiment: Experiment, folder: Path) -> "tuple[DataFrame, list
     summary = summarise_runs(rounds)
     if summary.empty:
         return summary, []
-    target = folder / "report"
+    rounds, target = rounds[rounds.finished], folder / "report"
     keep_tables(rounds, summary, target)
     written = [target / "report.md", target / "summary.csv", target / "curves.csv"]
     table, about = accuracy_table(summary), "mean ± standard deviation over seeds (how many)."

@@ -264,8 +264,10 @@ def play(name: str, candidates: str) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=[*ATTACKS, []], help="which; all by default")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(ATTACKS)}; all by default, and kept then")
     names = parser.parse_args().names or list(ATTACKS)
+    if unknown := set(names) - ATTACKS.keys():
+        parser.error(f"no attack {', '.join(sorted(unknown))}; there are {', '.join(ATTACKS)}")
     rows = []
     for name, candidates in itertools.product(names, ("newest", "tips")):
         rows.append(play(name, candidates))

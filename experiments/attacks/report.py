@@ -16,7 +16,7 @@ import pandas as pd
 from experiments import reporting
 from experiments.reporting import update_reports
 from fl_simulator.config.experiment import read_experiment
-from fl_simulator.report import RUN, read_results, to_markdown
+from fl_simulator.report import RUN, mean_and_spread, read_results, to_markdown
 from fl_simulator.run.folder import ENVIRONMENT
 from fl_simulator.run.record import RunLabel
 
@@ -102,7 +102,7 @@ def after_quarantine(runs: pd.DataFrame) -> pd.DataFrame:
         then = lost(runs.assign(attacked=runs[f"attacked_{moment}"]))
         when = "when quarantined" if moment == 0 else f"after {moment}"
         for figure, said in ((f"backdoor_{moment}", "backdoor"), ("lost", "lost")):
-            cells = then.groupby(["setting", "method"], sort=False)[figure].apply(spread)
+            cells = then.groupby(["setting", "method"], sort=False)[figure].apply(mean_and_spread, digits=3)
             table[f"{said}, {when}"] = cells
     ordered = pd.DataFrame(table).reset_index().rename(columns={"setting": "attack", "method": "rules and timing"})
     return ordered[sorted(ordered, key=lambda each: each.startswith(("backdoor", "lost")) + each.startswith("lost"))]
@@ -145,7 +145,7 @@ def undisturbed(runs: pd.DataFrame) -> pd.DataFrame:
     alone = runs[is_undisturbed(runs.setting)].assign(behind=lambda each: each.cluster_mean - each.accuracy)
     rows = [
         {"setting": setting.rpartition(": ")[0] or setting, "timing": method}
-        | {said: spread(mine[each]) for each, said in SAID.items()}
+        | {said: mean_and_spread(mine[each], 3) for each, said in SAID.items()}
         for (setting, method), mine in alone.groupby(["setting", "method"], sort=False)
         if mine.cluster_mean.notna().any()
     ]
@@ -166,7 +166,7 @@ def by_method(runs: pd.DataFrame, column: str) -> pd.DataFrame:
     """Attacks down, methods across."""
     rows = []
     for setting, mine in runs.groupby("setting", sort=False):
-        cells = {method: spread(mine[mine.method == method][column]) for method in runs.method.unique()}
+        cells = {method: mean_and_spread(mine[mine.method == method][column], 3) for method in runs.method.unique()}
         rows.append({"attack": setting, **cells})
     return pd.DataFrame(rows)
 
@@ -186,14 +186,6 @@ def selections(runs: pd.DataFrame) -> pd.DataFrame:
             | ({"averages refused by clients": int(mine.averages_refused.sum())} if "averages_refused" in mine else {})
         )
     return pd.DataFrame(rows)
-
-
-def spread(values: pd.Series) -> str:
-    """``0.012 ± 0.004 (3)``: mean, sample standard deviation, number of seeds."""
-    known = values.dropna()
-    if known.empty:
-        return "-"
-    return f"{known.mean():.3f}" + (f" ± {known.std():.3f}" if len(known) > 1 else "") + f" ({len(known)})"
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments import reporting
 from fl_simulator.config.experiment import read_experiment
-from fl_simulator.report import RUN, mean_and_spread, read_results, summarise_runs, to_markdown
+from fl_simulator.report import RUN, mean_and_interval, mean_and_spread, read_results, summarise_runs, to_markdown
 
 HERE = Path(__file__).resolve().parent
 RESULTS, SIMULATIONS = reporting.RESULTS / "candidates", reporting.SIMULATIONS / "candidates"
@@ -43,8 +43,8 @@ def tables(summary: pd.DataFrame) -> str:
         row: dict[str, str] = {"setting": str(setting)}
         for rule, mine in by.items():
             row[rule] = mean_and_spread(mine.accuracy)
-        row["newest less tips"] = mean_and_spread((by["newest"].accuracy - by["tips"].accuracy).dropna())
-        row["the same half-way"] = mean_and_spread((by["newest"].half_way - by["tips"].half_way).dropna())
+        for column, what in (("accuracy", "newest less tips"), ("half_way", "the same half-way")):
+            row[what] = mean_and_interval((by["newest"][column] - by["tips"][column]).dropna().tolist(), digits=4)
         row |= {f"models, {rule}": f"{mine.parents.mean():.1f}" for rule, mine in by.items()}
         rows.append(row)
     columns = ["setting", "tips", "newest", "newest less tips", "the same half-way", "models, tips", "models, newest"]
@@ -54,8 +54,8 @@ def tables(summary: pd.DataFrame) -> str:
 if __name__ == "__main__":
     refresh()
     said = """Test accuracy of what clients are given at the end: mean ± standard deviation over seeds (how many).
-Differences are of runs with the same seed, at the end and half-way. Models: mean number in the average that an update
-began from.
+Differences are of runs with the same seed, at the end and half-way: mean, 95 % confidence interval, how many. Models:
+mean number in the average that an update began from.
 
 """
     (RESULTS / "report.md").write_text(said + tables(pd.read_csv(RESULTS / "summary.csv")) + "\n", "utf-8")

@@ -16,14 +16,19 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments import reporting
-from experiments.reporting import describe_runs, describe_seeds, read_run_facts, update_reports
+from experiments.reporting import (
+    describe_runs,
+    describe_seeds,
+    keep_results,
+    read_finished,
+    read_run_facts,
+    update_reports,
+)
 from fl_simulator.config.experiment import Experiment, read_experiment
 from fl_simulator.report import (
     RUN,
     accuracy_table,
-    keep_tables,
     paired_differences,
-    read_results,
     summarise_runs,
     to_markdown,
 )
@@ -68,13 +73,13 @@ KEPT: Final = (
 def refresh(name: str) -> None:
     """Write the tables and pictures of the runs that are there."""
     experiment = read_experiment(HERE / f"{name}.toml")
-    rounds = read_results(SIMULATIONS / name, experiment)
+    rounds = read_finished(SIMULATIONS / name, experiment)
     summary = whole_settings(summarise_runs(rounds), experiment)
     if summary.empty:
         return
     rounds = rounds[rounds.setting.isin(summary.setting)]
     facts = read_run_facts(SIMULATIONS / name, experiment)[["pixels"]]
-    keep_tables(rounds, summary[list(KEPT)].join(facts, on=list(RUN)), RESULTS / name)
+    keep_results(rounds, summary[list(KEPT)].join(facts, on=list(RUN)), RESULTS / name)
     if name == CONDITIONS:
         after = rounds["round"] + 1
         parts = [
@@ -110,14 +115,19 @@ def tables(name: str) -> list[str]:
         parts += [to_markdown(accuracy_table(each, column=column)) for each in by_data(summary.dropna(subset=column))]
     differences = (
         f"**Differences from {OURS}** on the same seeds, mean of the last five evaluations: mean, its 95 % confidence "
-        f"interval, how many. *best*: the method that did best in the mean, {BOUND} aside."
+        f"interval, how many. *best*: the method that did best in the mean, {BOUND} aside; it was chosen by the same "
+        "seeds, so that its interval is too narrow."
+    )
+    level = (
+        f"**Level with the best**: in how many settings a method is within {CLOSE} of the best, {BOUND} aside; bytes, "
+        "and seconds of training alone, without what selections, similarities and losses of candidates take."
     )
     return [
         f"{describe_runs(summary, 'Test accuracy')} Each run's value is the mean over its clients.",
         *parts,
         differences,
         to_markdown(leads(summary)),
-        f"**Level with the best**: in how many settings a method is within {CLOSE} of the best, {BOUND} aside; costs.",
+        level,
         to_markdown(standing(summary)),
     ]
 
@@ -159,7 +169,7 @@ def standing(summary: pd.DataFrame) -> pd.DataFrame:
             "level, mean": [f"{each} of {settings}" for each in count.accuracy_last_5],
             "level, worst tenth": [f"{each} of {settings}" for each in count.worst_decile],
             "MB": (costs["bytes"].mean() / 1e6).reindex(count.index).map("{:,.1f}".format),
-            "seconds": costs.seconds_training.mean().reindex(count.index).map("{:.1f}".format),
+            "training, s": costs.seconds_training.mean().reindex(count.index).map("{:.1f}".format),
         }
     )
 

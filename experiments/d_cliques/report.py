@@ -17,7 +17,9 @@ from experiments.reporting import (
     describe_runs,
     difference_table,
     graph_table,
+    keep_results,
     node_table,
+    read_finished,
     read_reported,
     read_run_facts,
     update_reports,
@@ -27,8 +29,6 @@ from fl_simulator.report import (
     RUN,
     accuracy_table,
     draw_curves,
-    keep_tables,
-    read_results,
     summarise_runs,
     to_markdown,
 )
@@ -57,13 +57,13 @@ def refresh(name: str) -> None:
     """Write the tables and pictures of the runs that are there."""
     experiment = read_experiment(HERE / f"{name}.toml")
     runs, folder = SIMULATIONS / name, RESULTS / name
-    rounds = read_results(runs, experiment)
+    rounds = read_finished(runs, experiment)
     summary = summarise_runs(rounds)
     if summary.empty:
         return
     messages = rounds.groupby(list(RUN)).messages.mean().rename("messages_per_node")
     facts = read_run_facts(runs, experiment).join(messages)
-    keep_tables(rounds, summary.join(facts, on=list(RUN)), folder)
+    keep_results(rounds, summary.join(facts, on=list(RUN)), folder)
     for place, (setting, mine) in enumerate(rounds.groupby("setting", sort=False), start=1):
         figures = ("accuracy", "worst_client", "best_client")
         draw_curves(

@@ -19,6 +19,8 @@ from experiments.reporting import (
     compared_by,
     describe_runs,
     difference_table,
+    keep_results,
+    read_finished,
     read_run_facts,
     update_reports,
 )
@@ -28,10 +30,8 @@ from fl_simulator.report import (
     RUN,
     accuracy_table,
     draw_curves,
-    keep_tables,
     mean_and_interval,
     mean_and_spread,
-    read_results,
     summarise_runs,
     to_markdown,
 )
@@ -63,15 +63,14 @@ def refresh(name: str) -> None:
     """Write the tables and pictures of the runs that are there."""
     experiment = read_experiment(HERE.parent / f"{name}.toml")
     runs, folder = SIMULATIONS / name, RESULTS / name
-    rounds = read_results(runs, experiment)
+    rounds = read_finished(runs, experiment)
     summary = summarise_runs(rounds)
     if summary.empty:
         return
-    rounds = rounds[rounds.finished]
     timed = "results" in rounds
     facts = read_run_facts(runs, experiment)
     more = facts[["pixels"]].join(timing(rounds, summary)) if timed else facts[["pixels"]]
-    keep_tables(rounds, summary.join(more, on=list(RUN)), folder)
+    keep_results(rounds, summary.join(more, on=list(RUN)), folder)
     methods(rounds).to_csv(folder / "methods.csv", index=False)
     facts = facts.reset_index().drop_duplicates(PARTLY)
     if "formula_round_bytes" in facts:

@@ -20,8 +20,10 @@ from experiments.reporting import (
     describe_runs,
     difference_table,
     graph_table,
+    keep_results,
     node_table,
     read_clients,
+    read_finished,
     read_reported,
     read_run_facts,
     update_reports,
@@ -31,10 +33,8 @@ from fl_simulator.report import (
     RUN,
     accuracy_table,
     draw_curves,
-    keep_tables,
     mean_and_spread,
     paired_differences,
-    read_results,
     summarise_runs,
     to_markdown,
 )
@@ -87,13 +87,13 @@ def refresh(name: str) -> None:
     """Write the tables and pictures of the runs that are there."""
     experiment = read_experiment(HERE / f"{name}.toml")
     runs, folder = SIMULATIONS / name, RESULTS / name
-    rounds = read_results(runs, experiment)
+    rounds = read_finished(runs, experiment)
     summary = summarise_runs(rounds)
     if summary.empty:
         return
     messages = rounds.groupby(list(RUN)).messages.mean().rename("messages_per_node")
     facts = read_run_facts(runs, experiment).join(messages).join(rounds_to_shares(rounds, summary))
-    keep_tables(rounds, summary.join(facts, on=list(RUN)), folder)
+    keep_results(rounds, summary.join(facts, on=list(RUN)), folder)
     if name == TEACHER:
         draw_teacher(summary, folder / "gain.png")
         return

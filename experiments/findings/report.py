@@ -16,15 +16,20 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments import reporting
-from experiments.reporting import describe_inputs, read_clients, read_run_facts, update_reports
+from experiments.reporting import (
+    describe_inputs,
+    keep_results,
+    read_clients,
+    read_finished,
+    read_run_facts,
+    update_reports,
+)
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import (
     RUN,
     accuracy_table,
-    keep_tables,
     mean_and_interval,
     paired_differences,
-    read_results,
     summarise_runs,
     to_markdown,
 )
@@ -52,7 +57,7 @@ OVER_ALL_ROUNDS: Final = {"averaged", "cross_cluster_rate"}
 def refresh(name: str) -> None:
     """Write the tables and pictures of the runs that are there."""
     experiment = read_experiment(HERE / f"{name}.toml")
-    rounds = read_results(SIMULATIONS / name, experiment)
+    rounds = read_finished(SIMULATIONS / name, experiment)
     summary = summarise_runs(rounds)
     if summary.empty:
         return
@@ -60,9 +65,9 @@ def refresh(name: str) -> None:
     kept = [each for each in KEPT if each in summary]
     summary = summary.set_index(list(RUN))
     for each in OVER_ALL_ROUNDS & set(kept):
-        summary[each] = rounds[rounds.finished].groupby(list(RUN))[each].mean()
+        summary[each] = rounds.groupby(list(RUN))[each].mean()
     summary = summary.reset_index()
-    keep_tables(rounds, summary[kept].join(facts, on=list(RUN)), RESULTS / name)
+    keep_results(rounds, summary[kept].join(facts, on=list(RUN)), RESULTS / name)
     if name == FRESHNESS:
         (RESULTS / name / "curves.csv").unlink()  # in full in progress.csv.gz
         progress = progress_of(rounds)

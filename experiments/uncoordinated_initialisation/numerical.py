@@ -36,6 +36,7 @@ from fl_core.types import JsonScalar
 from fl_simulator.graphs.gain.steady_state import averaging_matrix, gain, power_iteration
 from fl_simulator.graphs.graph import Graph
 from fl_simulator.graphs.topology import build_graph
+from fl_simulator.report import half_interval
 
 HERE: Final = Path(__file__).resolve().parent
 RESULTS: Final = HERE.parent / "results" / "uncoordinated_initialisation"
@@ -74,9 +75,9 @@ def drawn(name: str, params: Params, *, count: int, seed: int) -> Graph:
 
 
 def summary(values: Sequence[float]) -> dict[str, float]:
-    """Mean over seeds, half of its 95 % confidence interval (normal), least and greatest."""
+    """Mean over seeds, half of its 95 % confidence interval, least and greatest."""
     array = np.array(values, dtype=np.float64)
-    half = 1.96 * float(array.std(ddof=1)) / math.sqrt(len(array)) if len(array) > 1 else 0.0
+    half = half_interval(array.tolist())
     return {"mean": float(array.mean()), "ci95": half, "min": float(array.min()), "max": float(array.max())}
 
 
@@ -273,7 +274,7 @@ def measured(found: dict[str, Any]) -> dict[str, str]:
     by_family = {name: [row for row in found["walks"] if row["family"] == name] for name in WALKED}
 
     def grows(name: str, x: Callable[[float], float]) -> str:
-        """σ_an's stabilisation as a power of x(n), and how near a line through logarithms is."""
+        """Rounds until σ_an is flat, and the mixing time, each as a power of x(n)."""
         values = [row["stabilisation"]["mean"] for row in by_family[name]]
         exponent = np.polyfit([math.log(x(row["nodes"])) for row in by_family[name]], np.log(values), 1)[0]
         walk = [row["mixing_time"]["mean"] for row in by_family[name]]
@@ -340,7 +341,9 @@ def table(found: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draw", action="store_true", help="play nothing: report and pictures of what there is")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="parts to play; others are kept")
+    parser.add_argument(
+        "--only", nargs="+", choices=PARTS, default=list(PARTS), help="parts to play; others are kept (all for a table)"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS, help="where results go")
     options = parser.parse_args()
     file: Path = options.out / "numerical.json"
@@ -353,7 +356,8 @@ def main() -> None:
                 found[name] = PARTS[name](lambda task=tasks[name]: bars.advance(task))
     options.out.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    (options.out / "numerical.md").write_text(table(found), encoding="utf-8")
+    if found.keys() >= PARTS.keys():
+        (options.out / "numerical.md").write_text(table(found), encoding="utf-8")
     draw_all(found, options.out)
 
 

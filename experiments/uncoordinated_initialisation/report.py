@@ -15,15 +15,21 @@ import numpy as np
 import pandas as pd
 
 from experiments import reporting
-from experiments.reporting import compared_by, describe_runs, difference_table, read_run_facts, update_reports
+from experiments.reporting import (
+    compared_by,
+    describe_runs,
+    difference_table,
+    keep_results,
+    read_finished,
+    read_run_facts,
+    update_reports,
+)
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import (
     RUN,
     accuracy_table,
     draw_curves,
-    keep_tables,
     mean_and_spread,
-    read_results,
     summarise_runs,
     to_markdown,
 )
@@ -72,18 +78,21 @@ def rounds_until(run: pd.DataFrame, *, below: float) -> float:
 
 
 def exponent(runs: pd.DataFrame) -> float:
-    """µ of rounds ~ nodes^µ of one seed: the slope of logarithms; NaN for fewer than two sizes."""
-    known = runs.dropna(subset="plateau_rounds")
-    if known.nodes.nunique() < 2:
+    """µ of rounds ~ nodes^µ of one seed: the slope of logarithms.
+
+    NaN where a size's plateau never ended, or fewer than three lengths differ: no slope can be told of plateaus that
+    were over at the first evaluation.
+    """
+    if runs.plateau_rounds.isna().any() or runs.plateau_rounds.nunique() < 3:
         return np.nan
-    return round(float(np.polyfit(np.log(known.nodes), np.log(known.plateau_rounds), 1)[0]), 6) + 0.0
+    return round(float(np.polyfit(np.log(runs.nodes), np.log(runs.plateau_rounds), 1)[0]), 6)
 
 
 def refresh(name: str) -> None:
     """Write the tables and pictures of the runs that are there."""
     experiment = read_experiment(HERE / f"{name}.toml")
     runs, folder = SIMULATIONS / name, RESULTS / name
-    rounds = read_results(runs, experiment)
+    rounds = read_finished(runs, experiment)
     summary = summarise_runs(rounds)
     if summary.empty:
         return
@@ -96,7 +105,7 @@ def refresh(name: str) -> None:
         }
     ).rename_axis(list(RUN))
     facts = read_run_facts(runs, experiment).join(losses)
-    keep_tables(rounds, summary.join(facts, on=list(RUN)), folder)
+    keep_results(rounds, summary.join(facts, on=list(RUN)), folder)
     rounds["line"] = rounds.setting + ", " + rounds.method
     # logarithmic, since first weights that nobody has averaged yet have losses in the hundreds
     draw_curves(rounds, folder / "loss.png", figures=["loss"], by="line", scale="log", title=experiment.title)

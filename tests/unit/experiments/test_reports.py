@@ -3,6 +3,7 @@
 import importlib.util
 import shutil
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,8 +11,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from experiments.reporting import describe_runs, keep_results, read_finished
+from fl_core.dag.genesis import Bounds
+from fl_core.dag.profiles import PROFILES
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import page
+from fl_simulator.run.folder import SUMMARY
 from fl_simulator.run.play import open_folder, run
 
 EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
@@ -116,6 +121,48 @@ def test_runs_on_a_ledger_are_reported(tmp_path: Path, monkeypatch: pytest.Monke
     assert "**This machine.**" in page(module.tables("dag-acfl/selectors"))
 
 
+def test_results_of_more_runs_are_not_written_over_by_fewer(tmp_path: Path) -> None:
+    keys = {"setting": "S", "participation": 1.0, "method": "A"}
+    rounds = pd.DataFrame([{**keys, "seed": seed, "round": 0, "accuracy": 0.5} for seed in (0, 1)])
+    keep_results(rounds, rounds, tmp_path)
+    with pytest.raises(SystemExit, match=r"2 runs, and 1 are here"):
+        keep_results(rounds[:1], rounds[:1], tmp_path)
+    assert len(pd.read_csv(tmp_path / "summary.csv")) == 2
+
+
+def test_unfinished_runs_are_told_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    play(tmp_path, "x", ON_LEDGER)
+    experiment = read_experiment(tmp_path / "x.toml")
+    (tmp_path / "build" / "x" / experiment.runs[0].label.folder_name / SUMMARY).unlink()
+    assert set(read_finished(tmp_path / "build" / "x", experiment).method) == {"Fedavg"}
+    assert capsys.readouterr().err.startswith("x: 1 of 2 runs are not finished")
+
+
+def test_in_virtual_time_evaluations_are_counted_and_not_rounds() -> None:
+    runs = pd.DataFrame({"rounds": [60], "pixels": ["unit"], "seed": [0]})
+    assert describe_runs(runs).startswith("Test accuracy after 60 rounds, pixels in [0, 1], seeds 0:")
+    assert describe_runs(runs.assign(results=1)).startswith("Test accuracy after 60 evaluations,")
+
+
+@pytest.mark.parametrize(
+    "name", ["one_in_nine", "a_fifth", "two_fifths", "skewed", "small_clusters", "refusing", "quarantine", "mnist"]
+)
+def test_attacked_ledgers_have_the_rules_of_the_profile_open(name: str) -> None:
+    selector, aggregator = (PROFILES["open"].rules[each] for each in ("selector", "aggregator"))
+    rules = {"selector": selector.name, "aggregator": aggregator.name}
+    rules |= {f"selector.{key}": value for key, value in selector.params.items()}
+    rules |= {f"aggregator.{key}": value for key, value in aggregator.params.items()}
+    rules |= {f"bounds.{key}": value for key, value in asdict(Bounds()).items()}
+    runs = read_experiment(EXPERIMENTS / "attacks" / f"{name}.toml").runs
+    played = [run.scenario.strategy.params for run in runs if "as its paper" not in run.label.method]
+    assert played
+    for params in played:
+        assert {key: params[key] for key in rules if key in params} == {
+            key: rules[key] for key in rules if key in params
+        }
+        assert set(params) > {"selector.min_tips", "aggregator.trim_share", "bounds.max_step_growth"}
+
+
 def curve(*losses: float) -> pd.DataFrame:
     return pd.DataFrame({"round": range(len(losses)), "loss": losses})
 
@@ -131,6 +178,14 @@ def test_the_exponent_is_the_slope_of_logarithms() -> None:
     exponent = script("uncoordinated_initialisation").exponent
     assert exponent(pd.DataFrame({"nodes": [8, 16, 32], "plateau_rounds": [2, 4, 8]})) == pytest.approx(1.0)
     assert pd.isna(exponent(pd.DataFrame({"nodes": [8], "plateau_rounds": [2]})))
+
+
+def test_there_is_no_exponent_of_plateaus_that_last_or_were_over_at_the_first_evaluation() -> None:
+    exponent = script("uncoordinated_initialisation").exponent
+    lasting = pd.DataFrame({"nodes": [8, 16, 32, 64], "plateau_rounds": [20.0, 24.0, 40.0, float("nan")]})
+    over = pd.DataFrame({"nodes": [8, 16, 32, 64], "plateau_rounds": [5.0, 5.0, 5.0, 30.0]})
+    assert pd.isna(exponent(lasting))
+    assert pd.isna(exponent(over))
 
 
 def test_rounds_to_learn_are_averaged_over_the_seeds_that_came_there() -> None:
