@@ -145,8 +145,8 @@ def _grouped(figures: Sequence[Figures]) -> Mapping[tuple[str, str], list[Figure
 
 
 def _spread(values: Sequence[float], digits: int) -> str:
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.fmean(values):.{digits}f} ± {spread:.{digits}f}"
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.{digits}f}{spread}"
 
 
 def _times(times: Sequence[float | None]) -> str:

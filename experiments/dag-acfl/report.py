@@ -189,7 +189,7 @@ def fewer_participants(folder: Path) -> pd.DataFrame:
     column, _ = compared_by(summary)
     rows = []
     for (setting, method), runs in summary.groupby(["setting", "method"], sort=False):
-        by_seed = runs.pivot_table(column, index="seed", columns="participation")
+        by_seed = runs.pivot_table(column, index="seed", columns="participation").reindex(columns=[0.5, 1.0])
         gained = (by_seed[0.5] - by_seed[1.0]).dropna()
         row = {
             "setting": setting,
