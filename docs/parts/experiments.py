@@ -137,20 +137,23 @@ INITIALISATION: Final = {
     ),
     "results-initialisation-numerical": numerical_model,
 }
-CLIQUES: Final = _blocks(
-    "d_cliques",
-    {
-        "cliques-mnist": "mnist_100",
-        "cliques-thousand": "mnist_1000",
-        "cliques-joined": "interclique",
-        "cliques-topologies": "topologies",
-        "cliques-removed": "cliques_removed",
-        "cliques-iid": "iid",
-        "cliques-momentum": "momentum",
-        "cliques-first": "first_models",
-        "cliques-cifar": "cifar10_100_small",
-    },
-)
+CLIQUES: Final[Mapping[str, Callable[[], str]]] = {
+    **_blocks(
+        "d_cliques",
+        {
+            "cliques-mnist": "mnist_100",
+            "cliques-thousand": "mnist_1000",
+            "cliques-joined": "interclique",
+            "cliques-topologies": "topologies",
+            "cliques-removed": "cliques_removed",
+            "cliques-iid": "iid",
+            "cliques-momentum": "momentum",
+            "cliques-first": "first_models",
+            "cliques-cifar": "cifar10_100_small",
+        },
+    ),
+    "results-cliques-full-size": partial(full_size, "d_cliques"),
+}
 CLUSTERED: Final = {
     f"results-clustered-{name.replace('_', '-')}": partial(experiment_report, f"clustered/{name}", pictures=False)
     for name in ("shifts", "other_data", "conditions", "few_samples")
