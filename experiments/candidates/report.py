@@ -10,31 +10,31 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments import reporting
+from experiments.reporting import RESULTS, SIMULATIONS, read_finished, update_reports
 from fl_simulator.config.experiment import read_experiment
-from fl_simulator.report import RUN, mean_and_interval, mean_and_spread, read_results, summarise_runs, to_markdown
+from fl_simulator.report import RUN, mean_and_interval, mean_and_spread, summarise_runs, to_markdown
 
 HERE = Path(__file__).resolve().parent
-RESULTS, SIMULATIONS = reporting.RESULTS / "candidates", reporting.SIMULATIONS / "candidates"
+EXPERIMENTS = ("candidates",)
 
 
-def refresh() -> None:
+def refresh(name: str) -> None:
     """A row for each finished run: accuracies at half of it and at its end, and the models in an average."""
-    rounds = read_results(SIMULATIONS, read_experiment(HERE.parent / "candidates.toml"))
+    rounds = read_finished(SIMULATIONS / name, read_experiment(HERE.parent / f"{name}.toml"))
     summary = summarise_runs(rounds)
     if summary.empty:
         return
-    rounds = rounds[rounds.finished]
     judged = rounds.dropna(subset="accuracy").groupby(list(RUN))
     half = judged.accuracy.apply(lambda each: each.iloc[(len(each) - 1) // 2]).rename("half_way")
     parents = rounds.groupby(list(RUN)).parents.last()
-    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / name).mkdir(parents=True, exist_ok=True)
     table = summary[[*RUN, "accuracy", "worst_client"]].join(half, on=list(RUN)).join(parents, on=list(RUN))
-    table.round(4).to_csv(RESULTS / "summary.csv", index=False)
+    table.round(4).to_csv(RESULTS / name / "summary.csv", index=False)
 
 
-def tables(summary: pd.DataFrame) -> str:
-    """Both rules side by side; the difference is of runs with the same seed."""
+def tables(name: str) -> list[str]:
+    """Markdown of the committed CSV file: both rules side by side."""
+    summary = pd.read_csv(RESULTS / name / "summary.csv")
     rows = []
     for setting, runs in summary.groupby("setting", sort=False):
         by = {rule: mine.set_index("seed") for rule, mine in runs.groupby("method")}
@@ -48,14 +48,13 @@ def tables(summary: pd.DataFrame) -> str:
         row |= {f"models, {rule}": f"{mine.parents.mean():.1f}" for rule, mine in by.items()}
         rows.append(row)
     columns = ["setting", "tips", "newest", "newest less tips", "the same half-way", "models, tips", "models, newest"]
-    return to_markdown(pd.DataFrame(rows)[columns])
+    told = (
+        "Test accuracy of what clients are given at the end: mean ± standard deviation over seeds (how many). "
+        "Differences are of runs with the same seed, at the end and half-way: mean, 95 % confidence interval, how many."
+        " Models: mean number in the average that an update began from."
+    )
+    return [told, to_markdown(pd.DataFrame(rows)[columns])]
 
 
 if __name__ == "__main__":
-    refresh()
-    said = """Test accuracy of what clients are given at the end: mean ± standard deviation over seeds (how many).
-Differences are of runs with the same seed, at the end and half-way: mean, 95 % confidence interval, how many. Models:
-mean number in the average that an update began from.
-
-"""
-    (RESULTS / "report.md").write_text(said + tables(pd.read_csv(RESULTS / "summary.csv")) + "\n", "utf-8")
+    update_reports(EXPERIMENTS, RESULTS, refresh=refresh, tables=tables)

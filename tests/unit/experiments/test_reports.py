@@ -20,7 +20,16 @@ from fl_simulator.run.folder import SUMMARY
 from fl_simulator.run.play import open_folder, run
 
 EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
-PAPERS = ("attacks", "clustered", "dag-acfl", "decdiff", "findings", "uncoordinated_initialisation", "d_cliques")
+PAPERS = (
+    "attacks",
+    "candidates",
+    "clustered",
+    "dag-acfl",
+    "decdiff",
+    "findings",
+    "uncoordinated_initialisation",
+    "d_cliques",
+)
 BASE = """
 [base]
 data = { name = "digits", pixels = "unit", test = "common" }
@@ -58,7 +67,7 @@ def script(paper: str) -> ModuleType:
 
 def committed(paper: str) -> list[str]:
     names = script(paper).SHOWN if paper == "dag-acfl" else script(paper).EXPERIMENTS
-    folder = EXPERIMENTS / "results" if paper == "dag-acfl" else EXPERIMENTS / "results" / paper
+    folder = EXPERIMENTS / "results" if paper in ("candidates", "dag-acfl") else EXPERIMENTS / "results" / paper
     return [name for name in names if (folder / name / "summary.csv").exists()]
 
 
