@@ -101,7 +101,7 @@ PARTS = (
     Part("uncoordinated_initialisation/estimates", 9),
     Part("uncoordinated_initialisation/estimates_exponent", 9),
     Part("uncoordinated_initialisation/changes", 6),
-    Part("uncoordinated_initialisation/degrees", 18, is_default=False),
+    Part("uncoordinated_initialisation/degrees", 17, is_default=False),
     Part("uncoordinated_initialisation/degrees_sgd", 90, is_default=False),
     Part("uncoordinated_initialisation/samples", 16, is_default=False),
     Part("uncoordinated_initialisation/nodes", 15, is_default=False),

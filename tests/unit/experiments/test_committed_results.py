@@ -11,7 +11,6 @@ PLAYED_BEFORE = {
     "dag-acfl/joining",
     "dag-acfl/selectors",
     "dag-acfl/table_2_mlp",
-    "uncoordinated_initialisation/degrees",
     "uncoordinated_initialisation/epochs",
     "uncoordinated_initialisation/nodes",
     "uncoordinated_initialisation/plateau_adamw",
