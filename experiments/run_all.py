@@ -67,7 +67,7 @@ PARTS = (
     Part("findings/freshness", 9, is_default=False),
     Part("findings/tips_or_newest", 20, is_default=False),
     Part("dag-acfl/table_2_lr", 60, is_default=False),
-    Part("dag-acfl/table_2_mlp", 130, is_default=False),
+    Part("dag-acfl/table_2_mlp", 190, is_default=False),
     Part("dag-acfl/all_images", 4),
     Part("dag-acfl/joining", 20, is_default=False),
     Part("dag-acfl/selectors", 27, is_default=False),
