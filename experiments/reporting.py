@@ -50,10 +50,19 @@ def keep_results(rounds: pd.DataFrame, summary: pd.DataFrame, folder: Path) -> N
     Raises:
         SystemExit: More runs are committed than were played here, and would be lost.
     """
+    refuse_fewer(summary, folder)
+    keep_tables(rounds, summary, folder)
+
+
+def refuse_fewer(summary: pd.DataFrame, folder: Path) -> None:
+    """Before ``summary.csv`` is written over.
+
+    Raises:
+        SystemExit: More runs are committed than were played here, and would be lost.
+    """
     kept = folder / "summary.csv"
     if kept.exists() and (count := len(pd.read_csv(kept))) > len(summary):
         sys.exit(f"{kept} has {count} runs, and {len(summary)} are here: play the others first, or remove the file")
-    keep_tables(rounds, summary, folder)
 
 
 def read_clients(folder: Path, experiment: Experiment | None = None) -> pd.DataFrame:

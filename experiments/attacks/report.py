@@ -14,9 +14,9 @@ from pathlib import Path
 import pandas as pd
 
 from experiments import reporting
-from experiments.reporting import update_reports
+from experiments.reporting import read_finished, refuse_fewer, update_reports
 from fl_simulator.config.experiment import read_experiment
-from fl_simulator.report import RUN, mean_and_spread, read_results, to_markdown
+from fl_simulator.report import RUN, mean_and_spread, to_markdown
 from fl_simulator.run.folder import ENVIRONMENT
 from fl_simulator.run.record import RunLabel
 
@@ -57,10 +57,10 @@ MOMENTS = (0, 1, 3)
 def refresh(name: str) -> None:
     """Write a row for each finished run that is there."""
     experiment = read_experiment(HERE / f"{name}.toml")
-    rounds = read_results(SIMULATIONS / name, experiment)
-    if rounds.empty or not rounds.finished.any():
+    rounds = read_finished(SIMULATIONS / name, experiment)
+    if rounds.empty:
         return
-    runs = rounds[rounds.finished].groupby(list(RUN), sort=False)
+    runs = rounds.groupby(list(RUN), sort=False)
     last, whole = runs.last(), runs.mean(numeric_only=True)
     table = last[[each for each in LAST if each in last]].join(whole[[each for each in MEAN if each in whole]])
     since = {run.label: run.scenario.attack.places.quarantined_after for run in experiment.runs if run.scenario.attack}
@@ -71,13 +71,14 @@ def refresh(name: str) -> None:
         json.loads((SIMULATIONS / name / folders[key] / ENVIRONMENT).read_text("utf-8"))["commit"][:7]
         for key in table.index
     ]
+    refuse_fewer(table, RESULTS / name)
     (RESULTS / name).mkdir(parents=True, exist_ok=True)
     table.round(4).reset_index().drop(columns="participation").to_csv(RESULTS / name / "summary.csv", index=False)
 
 
 def moments(rounds: pd.DataFrame, since: Mapping[RunLabel, float]) -> pd.DataFrame:
     """Of each run a column for each figure and moment, such as ``backdoor_3``."""
-    rows, played = {}, rounds[rounds.finished & rounds.accuracy.notna()].groupby(list(RUN))
+    rows, played = {}, rounds[rounds.accuracy.notna()].groupby(list(RUN))
     for label, quarantined_after in since.items():
         key = tuple(getattr(label, each) for each in RUN)
         if key not in played.groups:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.reporting import RESULTS, SIMULATIONS, read_finished, update_reports
+from experiments.reporting import RESULTS, SIMULATIONS, read_finished, refuse_fewer, update_reports
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import RUN, mean_and_interval, mean_and_spread, summarise_runs, to_markdown
 
@@ -27,6 +27,7 @@ def refresh(name: str) -> None:
     judged = rounds.dropna(subset="accuracy").groupby(list(RUN))
     half = judged.accuracy.apply(lambda each: each.iloc[(len(each) - 1) // 2]).rename("half_way")
     parents = rounds.groupby(list(RUN)).parents.last()
+    refuse_fewer(summary, RESULTS / name)
     (RESULTS / name).mkdir(parents=True, exist_ok=True)
     table = summary[[*RUN, "accuracy", "worst_client"]].join(half, on=list(RUN)).join(parents, on=list(RUN))
     table.round(4).to_csv(RESULTS / name / "summary.csv", index=False)

@@ -127,9 +127,9 @@ def tables(name: str) -> list[str]:
     ]
     if "He" in set(summary.method):
         parts += difference_table(summary, "He")
-    if "least_loss" in summary:
-        if "He" in set(summary.method):
+        if "least_loss" in summary:
             parts += difference_table(summary, "He", ("loss", "test loss at the end, which [Gain]'s figures show"))
+    if "least_loss" in summary:
         parts += [
             (
                 "**Beside it**: accuracy at the end and at best; test loss at the end and at its least; rounds until "

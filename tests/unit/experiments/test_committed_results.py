@@ -1,5 +1,6 @@
 """What is committed was played as its file says today, as far as the tables tell."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -29,17 +30,7 @@ def differs(results: Path) -> bool:
         return False
     played = pd.read_csv(results)
     told = [each for each in KEYS if each in played]
-    planned = [
-        {
-            "setting": run.label.setting,
-            "participation": run.label.participation,
-            "method": run.label.method,
-            "seed": run.label.seed,
-            "rounds": run.label.rounds,
-            "pixels": run.scenario.data.pixels,
-        }
-        for run in read_experiment(file).runs
-    ]
+    planned = [asdict(run.label) | {"pixels": run.scenario.data.pixels} for run in read_experiment(file).runs]
     return {tuple(each[key] for key in told) for each in planned} != set(
         played[told].itertuples(index=False, name=None)
     )
