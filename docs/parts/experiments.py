@@ -90,6 +90,7 @@ DAG_ACFL: Final[Mapping[str, Callable[[], str]]] = {
     "results-table-two-lr": partial(table_two, "lr"),
     "results-table-two-mlp": partial(table_two, "mlp"),
     "results-costs": costs,
+    "results-dag-acfl-full-size": partial(full_size, "dag-acfl"),
     **{
         f"results-{block}": partial(experiment_report, name, pictures=False)
         for block, name in {

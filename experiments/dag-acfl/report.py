@@ -76,7 +76,7 @@ def refresh(name: str) -> None:
     if "formula_round_bytes" in facts:
         facts.dropna(subset="formula_round_bytes").drop(columns="seed").to_csv(folder / "costs.csv", index=False)
     over = "virtual_time_s" if timed else "round"
-    figures = ("accuracy", "worst_client", "modularity", "communities", "satisfaction", "misclassified")
+    figures = ("accuracy", "loss", "worst_client", "modularity", "communities", "satisfaction", "misclassified")
     for place, ((setting, share), mine) in enumerate(rounds.groupby(PARTLY[:2], sort=False), start=1):
         title = f"{setting}, participation {share:g}"
         draw_curves(mine, folder / f"curves-{place}.png", figures=figures, over=over, title=title)
