@@ -70,7 +70,7 @@ PARTS = (
     Part("dag-acfl/table_2_mlp", 190, is_default=False),
     Part("dag-acfl/all_images", 4),
     Part("dag-acfl/joining", 20, is_default=False),
-    Part("dag-acfl/selectors", 27, is_default=False),
+    Part("dag-acfl/selectors", 24, is_default=False),
     Part("dag-acfl/scale", 20, is_default=False),
     Part("dag-acfl/cnn_mnist_scaled", 31, is_default=False),
     Part("dag-acfl/cnn_cifar_scaled", 65, is_default=False),

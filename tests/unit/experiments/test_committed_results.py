@@ -10,7 +10,6 @@ from fl_simulator.config.experiment import read_experiment
 
 PLAYED_BEFORE = {
     "dag-acfl/joining",
-    "dag-acfl/selectors",
     "dag-acfl/table_2_mlp",
     "uncoordinated_initialisation/epochs",
     "uncoordinated_initialisation/nodes",
