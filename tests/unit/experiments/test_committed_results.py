@@ -9,7 +9,6 @@ from experiments.reporting import RESULTS
 from fl_simulator.config.experiment import read_experiment
 
 PLAYED_BEFORE = {
-    "dag-acfl/joining",
     "dag-acfl/table_2_mlp",
     "uncoordinated_initialisation/epochs",
     "uncoordinated_initialisation/nodes",
