@@ -65,6 +65,7 @@ _SHOWN: Final = {
     "-node-curves": "Accuracy over rounds: mean, least and greatest of all nodes",
     "nodes": "Each node's accuracy at the end",
     "labels": "Labels of each node",
+    "scaled-loss": "Test loss over scaled time",
     "loss": "Test loss over rounds",
     "-trajectories": "Test loss over rounds",
     "-collapse": "Test loss over scaled time",
@@ -117,6 +118,7 @@ DECDIFF: Final[Mapping[str, Callable[[], str]]] = {
     "results-decdiff-full-size": partial(full_size, "decdiff"),
 }
 INITIALISATION: Final = {
+    "results-initialisation-full-size": partial(full_size, "uncoordinated_initialisation"),
     **_blocks(
         "uncoordinated_initialisation",
         {

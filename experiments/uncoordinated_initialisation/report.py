@@ -105,7 +105,10 @@ def refresh(name: str) -> None:
         }
     ).rename_axis(list(RUN))
     facts = read_run_facts(runs, experiment).join(losses)
-    keep_results(rounds, summary.join(facts, on=list(RUN)), folder)
+    summary = summary.join(facts, on=list(RUN))
+    keep_results(rounds, summary, folder)
+    if name in PLATEAUS:
+        draw_scaled_losses(rounds, summary, folder / "scaled-loss.png")
     rounds["line"] = rounds.setting + ", " + rounds.method
     # logarithmic, since first weights that nobody has averaged yet have losses in the hundreds
     draw_curves(rounds, folder / "loss.png", figures=["loss"], by="line", scale="log", title=experiment.title)
@@ -115,6 +118,23 @@ def refresh(name: str) -> None:
         *sizes, cosine = CHANGES
         draw_curves(rounds, folder / "changes.png", figures=sizes, by="line", scale="log", title=experiment.title)
         draw_curves(rounds, folder / "cosine.png", figures=[cosine], by="line", title=experiment.title)
+
+
+def draw_scaled_losses(rounds: pd.DataFrame, summary: pd.DataFrame, path: Path) -> None:
+    """Test loss with He alone over rounds / n^µ ([Gain] Fig. 3): where the plateau follows µ, sizes end it together.
+
+    Up to where the largest graph's runs end. No picture where µ cannot be told.
+    """
+    he = summary[summary.method == "He"]
+    slope = np.mean([exponent(runs) for _, runs in he.groupby("seed")]) if len(he) else np.nan
+    if np.isnan(slope):
+        return
+    over = f"rounds / n^{slope:.2f}"
+    scaled = rounds[rounds.method == "He"].join(he.set_index(list(RUN)).nodes, on=list(RUN))
+    scaled[over] = (scaled["round"] + 1) / scaled.nodes**slope
+    end = scaled.groupby("nodes")[over].max().min()
+    title = "Test loss with He alone over scaled time"
+    draw_curves(scaled[scaled[over] <= end], path, figures=["loss"], by="setting", over=over, title=title)
 
 
 def tables(name: str) -> list[str]:
