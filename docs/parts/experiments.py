@@ -117,7 +117,7 @@ DECDIFF: Final[Mapping[str, Callable[[], str]]] = {
     ),
     "results-decdiff-full-size": partial(full_size, "decdiff"),
 }
-INITIALISATION: Final = {
+INITIALISATION: Final[Mapping[str, Callable[[], str]]] = {
     "results-initialisation-full-size": partial(full_size, "uncoordinated_initialisation"),
     **_blocks(
         "uncoordinated_initialisation",

@@ -56,8 +56,8 @@ PARTLY = ["setting", "participation", "method"]
 COSTS_OF = ("MNIST(type II)-MLP", 1.0)
 REPORTED = HERE / "reported" / "table_2.csv"
 OURS = "DAG-ACFL"
-"""The method that all others are compared with, where there is it."""
-OTHER_BASELINES = {"dag-acfl/joining": "genesis, robust", "dag-acfl/selectors": "robust"}
+BASELINES = {"dag-acfl/joining": "genesis, robust", "dag-acfl/selectors": "robust"}
+"""The method that all others are compared with, where that is not ``OURS``."""
 
 
 def refresh(name: str) -> None:
@@ -170,7 +170,7 @@ def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     folder = RESULTS / name
     summary = pd.read_csv(folder / "summary.csv")
-    baseline = OTHER_BASELINES.get(name, OURS)
+    baseline = BASELINES.get(name, OURS)
     paper = pd.read_csv(REPORTED, comment="#")
     paper = paper[paper.setting.isin(summary.setting) & paper.method.isin(summary.method)]
     parts = [

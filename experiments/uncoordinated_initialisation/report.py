@@ -88,6 +88,11 @@ def exponent(runs: pd.DataFrame) -> float:
     return round(float(np.polyfit(np.log(runs.nodes), np.log(runs.plateau_rounds), 1)[0]), 6)
 
 
+def exponents(runs: pd.DataFrame) -> pd.Series:
+    """µ of each seed of one method."""
+    return pd.Series([exponent(mine) for _, mine in runs.groupby("seed")], dtype=float)
+
+
 def refresh(name: str) -> None:
     """Write the tables and pictures of the runs that are there."""
     experiment = read_experiment(HERE / f"{name}.toml")
@@ -126,7 +131,7 @@ def draw_scaled_losses(rounds: pd.DataFrame, summary: pd.DataFrame, path: Path) 
     Up to where the largest graph's runs end. No picture where µ cannot be told.
     """
     he = summary[summary.method == "He"]
-    slope = np.mean([exponent(runs) for _, runs in he.groupby("seed")]) if len(he) else np.nan
+    slope = exponents(he).mean()
     if np.isnan(slope):
         return
     over = f"rounds / n^{slope:.2f}"
@@ -206,7 +211,7 @@ def plateaus(summary: pd.DataFrame) -> pd.DataFrame:
         row = {"method": method}
         for setting, mine in runs.groupby("setting", sort=False):
             row[setting] = mean_and_spread(mine.plateau_rounds, digits=1)
-        slopes = pd.Series([exponent(mine) for _, mine in runs.groupby("seed")])
+        slopes = exponents(runs)
         if slopes.notna().any():
             row["µ"] = mean_and_spread(slopes, digits=3)
         rows.append(row)
