@@ -20,10 +20,11 @@ from fl_core.dag.genesis import Genesis
 from fl_core.dag.signature import public_key_of
 from fl_core.types import TxId
 from ledger_server.app import create_app, now_ms
+from ledger_server.gossip.contacts import PeerState
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.settings import Settings, load_settings
 from tests.builders import key_from_seed
-from tests.live import Live, client_of, free_ports, run_app
+from tests.live import Live, client_of, eventually, free_ports, run_app
 from tests.serving import Running, prepare
 
 SETTLE_S = 20.0
@@ -129,6 +130,18 @@ def network(
         for node, each in zip(nodes, listening, strict=True):
             node.start(each)
         yield nodes
+
+
+def acquaint(nodes: Sequence[Node]) -> None:
+    """Wait until each has had a good answer of all its peers: announcements go to nobody else.
+
+    That a peer asked is not enough: in the second in which it starts a server refuses what is asked of it.
+    """
+
+    def has_answered(peer: PeerState) -> bool:
+        return peer.is_reachable and peer.transactions is not None
+
+    eventually(lambda: all(has_answered(peer) for node in nodes for peer in node.gossip.peers()))
 
 
 def settle(nodes: Sequence[Node], *, within_s: float = SETTLE_S) -> set[TxId]:

@@ -25,7 +25,7 @@ from ledger_server.peers import Peer
 from tests.builders import CREATED_AT_MS, key_from_seed, make_genesis, model
 from tests.databases import DatabaseUrls
 from tests.live import eventually
-from tests.network import Node, network, settle
+from tests.network import Node, acquaint, network, settle
 from tests.tiny_trainer import TinyTrainer
 
 NOW_MS = CREATED_AT_MS + 1000
@@ -249,19 +249,19 @@ def test_the_same_publication_to_every_server_is_one_transaction(tmp_path: Path)
 
 
 def test_peers_are_listed_with_how_they_are(tmp_path: Path) -> None:
+    announced = 'dag_acfl_gossip_bytes_total{direction="sent",kind="announcement",peer="server-1"}'
     with network(tmp_path, 3) as servers:
-        servers[0].publish(parents=[servers[0].ledger_id], model=model(1))
-        settle(servers)
+        acquaint(servers)
         servers[2].stop()
-        servers[0].publish(parents=[servers[0].ledger_id], model=model(2))
+        servers[0].publish(parents=[servers[0].ledger_id], model=model(1))
         settle(servers[:2])
+        # A request's bytes are counted when its answer is whole, which is after the peer holds the transaction.
+        eventually(lambda: announced in servers[0].get("/metrics").text)
         listed = {peer["name"]: peer for peer in servers[0].get(v1.PEERS).json()["items"]}
         assert listed.keys() == {"server-1", "server-2"}
         assert listed["server-1"]["is_reachable"]
         assert not listed["server-1"]["is_banned"]
         assert listed["server-1"]["sent_bytes"] > 0
-        metrics = servers[0].get("/metrics").text
-        assert 'dag_acfl_gossip_bytes_total{direction="sent",kind="announcement",peer="server-1"}' in metrics
 
 
 def seen_through(server: Node) -> dict[str, dict[str, Any]]:
@@ -270,6 +270,7 @@ def seen_through(server: Node) -> dict[str, dict[str, Any]]:
 
 def test_a_server_shows_its_peers_as_they_see_one_another(tmp_path: Path) -> None:
     with network(tmp_path, 3) as servers:
+        acquaint(servers)
         servers[0].publish(parents=[servers[0].ledger_id], model=model(1))
         settle(servers)
         seen = seen_through(servers[0])

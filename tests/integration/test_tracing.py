@@ -18,7 +18,7 @@ from fl_core.wire import v1
 from ledger_server import tracing as server_tracing
 from tests.builders import make_genesis, model
 from tests.live import eventually
-from tests.network import network, settle
+from tests.network import acquaint, network, settle
 from tests.tiny_trainer import TinyTrainer
 
 LARGE = ModelLayout.of([TensorSpec("w", "F32", (300_000,))])  # 1.2 MB: too large to come along with an announcement
@@ -51,7 +51,7 @@ def test_a_round_is_one_trace_from_the_client_to_the_peer(exporter: InMemorySpan
         ParticipantState(tmp_path / "ann") as state,
         LedgerClient(servers[0].url, key=state.key) as client,
     ):
-        eventually(lambda: all(peer.is_reachable for node in servers for peer in node.gossip.peers()))
+        acquaint(servers)
         report = Participant(client, TinyTrainer(target=2), state).step()
         settle(servers)
         eventually(lambda: bool(named(exporter, "round") and named(exporter, "gossip receive")))
@@ -78,7 +78,7 @@ def test_a_model_that_is_fetched_belongs_to_its_updates_trace(exporter: InMemory
 
     genesis = make_genesis(layout=LARGE, compared=("w",))
     with network(tmp_path, 2, genesis=genesis, first=large(0)) as servers:
-        eventually(lambda: all(state.is_reachable for node in servers for state in node.gossip.peers()))
+        acquaint(servers)
         servers[0].publish(parents=[servers[0].ledger_id], model=large(1))
         settle(servers)
         eventually(lambda: bool(named(exporter, f"GET {wire.MODEL}") and named(exporter, "gossip receive")))
@@ -90,7 +90,7 @@ def test_a_model_that_is_fetched_belongs_to_its_updates_trace(exporter: InMemory
 
 def test_several_updates_on_their_way_keep_their_own_traces(exporter: InMemorySpanExporter, tmp_path: Path) -> None:
     with network(tmp_path, 2) as servers:
-        eventually(lambda: all(state.is_reachable for node in servers for state in node.gossip.peers()))
+        acquaint(servers)
         for number in range(3):
             servers[0].publish(parents=[servers[0].ledger_id], model=model(number))
             settle(servers)
