@@ -20,14 +20,14 @@ def experiment_report(name: str, *, pictures: bool = True, depth: int = 2) -> st
     return file.read_text("utf-8") + (_pictures(folder, "*.png", depth) if pictures else "")
 
 
-def table_two(model: str) -> str:
-    """The rows of [DAG-ACFL] Table II of one model, ours and the reported ones."""
-    return experiment_report(f"dag-acfl/table_2_{model}", pictures=False).partition("**Costs.**")[0]
+def table_two(rows: str) -> str:
+    """These rows of [DAG-ACFL] Table II, ours and the reported ones."""
+    return experiment_report(f"dag-acfl/table_2_{rows}", pictures=False).partition("**Costs.**")[0]
 
 
 def costs() -> str:
     """[DAG-ACFL] Tables III and IV, beside what was measured."""
-    text = experiment_report("dag-acfl/table_2_mlp", pictures=False)
+    text = experiment_report("dag-acfl/table_2_mlp_type_ii", pictures=False)
     return text[text.index("| method | a round") :]
 
 
@@ -89,7 +89,8 @@ def _blocks(folder: str, names: Mapping[str, str]) -> dict[str, Callable[[], str
 CANDIDATES: Final = {"results-candidates": partial(experiment_report, "candidates", pictures=False)}
 DAG_ACFL: Final[Mapping[str, Callable[[], str]]] = {
     "results-table-two-lr": partial(table_two, "lr"),
-    "results-table-two-mlp": partial(table_two, "mlp"),
+    "results-table-two-mlp-type-ii": partial(table_two, "mlp_type_ii"),
+    "results-table-two-mlp-type-i": partial(table_two, "mlp_type_i"),
     "results-costs": costs,
     "results-dag-acfl-full-size": partial(full_size, "dag-acfl"),
     **{

@@ -40,7 +40,8 @@ from fl_simulator.run.prepare import build_population
 HERE = Path(__file__).resolve().parent
 SHOWN = {
     "dag-acfl/table_2_lr": ("Fewer participants",),
-    "dag-acfl/table_2_mlp": ("Fewer participants", "Costs"),
+    "dag-acfl/table_2_mlp_type_ii": ("Fewer participants", "Costs"),
+    "dag-acfl/table_2_mlp_type_i": ("Fewer participants",),
     "dag-acfl/all_images": (),
     "dag-acfl/joining": ("Clusters",),
     "dag-acfl/selectors": ("Clusters", "This machine"),
