@@ -10,7 +10,6 @@ from fl_simulator.config.experiment import read_experiment
 
 PLAYED_BEFORE = {
     "dag-acfl/table_2_mlp_type_i",
-    "dag-acfl/table_2_mlp_type_ii",
     "uncoordinated_initialisation/epochs",
     "uncoordinated_initialisation/nodes",
     "uncoordinated_initialisation/plateau_adamw",
