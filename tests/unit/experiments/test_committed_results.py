@@ -9,7 +9,6 @@ from experiments.reporting import RESULTS
 from fl_simulator.config.experiment import read_experiment
 
 PLAYED_BEFORE = {
-    "dag-acfl/table_2_mlp_type_i",
     "uncoordinated_initialisation/epochs",
     "uncoordinated_initialisation/nodes",
     "uncoordinated_initialisation/plateau_adamw",
