@@ -118,7 +118,7 @@ console-pictures: $(VENV)-console/.installed ## The pictures of docs/console.md,
 	@$(VENV)-console/bin/python docs/pictures.py
 
 frameworks: $(VENV)-frameworks/.installed ## The examples with scikit-learn, Lightning and Hugging Face (an environment beside .venv)
-	@$(VENV)-frameworks/bin/python -m pytest -q -n 2 --noconftest tests/docs/framework_examples.py $(ARGS)
+	@$(VENV)-frameworks/bin/python -m pytest -q --timeout 300 -n 2 --noconftest tests/docs/framework_examples.py $(ARGS)
 
 flower: $(FLOWER:%=flower-%) ## Flower apps in a ledger, with the oldest and the newest flwr (environments beside .venv)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import workers
-from tests.faults.workers import KINDS, pauses
+from tests.faults.workers import KINDS, go_on, pauses
 
 
 @pytest.mark.faults
@@ -34,3 +34,15 @@ def test_a_pause_belongs_to_the_kill_that_it_follows() -> None:
 
 def test_what_was_before_the_first_kill_is_nobodys() -> None:
     assert pauses([0, 50, 51], kills_s=[50.5]) == [1]
+
+
+def test_an_order_that_grows_is_one_order() -> None:
+    assert go_on(["ab", "ab", "abc"])
+
+
+def test_a_process_that_does_not_show_what_another_one_has_shown_breaks_the_order() -> None:
+    assert not go_on(["abc", "ab"])
+
+
+def test_two_processes_that_show_the_same_in_other_places_have_no_one_order() -> None:
+    assert not go_on(["abc", "acb"])
