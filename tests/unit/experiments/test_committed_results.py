@@ -11,7 +11,6 @@ from fl_simulator.config.experiment import read_experiment
 PLAYED_BEFORE = {
     "uncoordinated_initialisation/epochs",
     "uncoordinated_initialisation/nodes",
-    "uncoordinated_initialisation/plateau_adamw",
     "uncoordinated_initialisation/plateau_barabasi_albert_small",
     "uncoordinated_initialisation/samples",
 }
