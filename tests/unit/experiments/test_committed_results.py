@@ -12,7 +12,6 @@ PLAYED_BEFORE = {
     "uncoordinated_initialisation/epochs",
     "uncoordinated_initialisation/nodes",
     "uncoordinated_initialisation/plateau_barabasi_albert_small",
-    "uncoordinated_initialisation/samples",
 }
 """Files that ask for other runs than their results are of: what to play next. Their tables say how many seeds they have."""
 KEYS = ("setting", "participation", "method", "seed", "rounds", "pixels")
