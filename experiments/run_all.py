@@ -105,7 +105,7 @@ PARTS = (
     Part("uncoordinated_initialisation/degrees", 17, is_default=False),
     Part("uncoordinated_initialisation/degrees_sgd", 75, is_default=False),
     Part("uncoordinated_initialisation/samples", 15, is_default=False),
-    Part("uncoordinated_initialisation/nodes", 15, is_default=False),
+    Part("uncoordinated_initialisation/nodes", 13, is_default=False),
     Part("uncoordinated_initialisation/epochs", 54, is_default=False),
     Part("uncoordinated_initialisation/total_data", 30, is_default=False),
     Part("d_cliques/mnist_100", 8),

@@ -10,7 +10,6 @@ from fl_simulator.config.experiment import read_experiment
 
 PLAYED_BEFORE = {
     "uncoordinated_initialisation/epochs",
-    "uncoordinated_initialisation/nodes",
     "uncoordinated_initialisation/plateau_barabasi_albert_small",
 }
 """Files that ask for other runs than their results are of: what to play next. Their tables say how many seeds they have."""
