@@ -107,7 +107,7 @@ def go_on(orders: Sequence[Sequence[str]]) -> bool:
     All need not be the same although nobody writes any more: what a client has not waited for, as a disk took longer than
     its 10 s, may be committed at any time.
     """
-    return all(list(later[: len(earlier)]) == list(earlier) for earlier, later in pairwise(orders))
+    return all(later[: len(earlier)] == earlier for earlier, later in pairwise(orders))
 
 
 def _by_kind(history: History, each_s: Sequence[float]) -> dict[str, Mapping[str, float]]:
