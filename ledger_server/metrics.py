@@ -13,6 +13,7 @@ ended; gauges are sums over those that live where each has its own, else what wa
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from prometheus_client import (
@@ -26,6 +27,7 @@ from prometheus_client import (
 )
 from prometheus_client import values as kept
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import Metric
 
 from fl_core.sync.effects import Incident
 from fl_core.trust.alarms import AlarmKind
@@ -192,7 +194,7 @@ class Metrics:
         """
         measure()
         self.refresh()
-        return generate_latest(self._of_all())
+        return generate_latest(_AllProcesses() if self._is_one_of_several else self.registry)
 
     def measured(self, gauge: Gauge, value: Callable[[], float]) -> None:
         """Have a gauge show what a function says whenever somebody asks."""
@@ -209,19 +211,10 @@ class Metrics:
         """What the system says of this process, by the metric's name."""
         return {sample.name: sample.value for family in self._process.collect() for sample in family.samples}
 
-    def _of_all(self) -> CollectorRegistry:
-        if not self._is_one_of_several:
-            return self.registry
-        from prometheus_client.multiprocess import MultiProcessCollector  # noqa: PLC0415 -- reads the environment
-
-        registry = CollectorRegistry()
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        return registry
-
     def totals(self, counter: Counter) -> dict[str, int]:
         """A counter by the values of its one label."""
         name = next(iter(counter.describe())).name
-        families = self._of_all().collect() if self._is_one_of_several else counter.collect()
+        families = _AllProcesses().collect() if self._is_one_of_several else counter.collect()
         found = [family for family in families if family.name == name]
         samples = [sample for family in found for sample in family.samples if sample.name == f"{name}_total"]
         return {next(iter(sample.labels.values())): int(sample.value) for sample in samples}
@@ -257,3 +250,23 @@ class Metrics:
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(f"{PREFIX}_{name}", text, labels, buckets=buckets, registry=self.registry)
+
+
+class _AllProcesses:
+    """What the processes that serve together have counted, by their files."""
+
+    def collect(self) -> Iterable[Metric]:
+        from prometheus_client.multiprocess import MultiProcessCollector  # noqa: PLC0415 -- reads the environment
+
+        files = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).glob("*.db")
+        begun = [str(each) for each in files if _is_begun(each)]
+        found: Iterable[Metric] = MultiProcessCollector.merge(begun)  # type: ignore[no-untyped-call]
+        return found
+
+
+def _is_begun(file: Path) -> bool:
+    """Whether a file has bytes: one that a process is creating has none yet, which the library cannot read."""
+    try:
+        return file.stat().st_size > 0
+    except FileNotFoundError:  # of gauges, whose process has ended since
+        return False

@@ -224,8 +224,9 @@ def test_who_takes_a_place_goes_on_with_its_metrics(tmp_path: Path) -> None:
 
         def figures() -> dict[str, float]:
             with client_of(url) as client:  # a connection that is kept may be to the process that is killed
-                text = client.get("/metrics").text
-            lines = [line.rpartition(" ") for line in text.splitlines() if line[0] != "#"]
+                answer = client.get("/metrics")
+            assert answer.status_code == 200, answer.text
+            lines = [line.rpartition(" ") for line in answer.text.splitlines() if line[0] != "#"]
             return {name: float(value) for name, _, value in lines}
 
         def started() -> dict[str, float]:
