@@ -1,12 +1,14 @@
 """A real server in a thread, for tests that need sockets: ``with run_app(app, settings) as live: live.url``."""
 
+import os
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import cycle
 
 from httpx2 import Client
 from starlette.types import ASGIApp
@@ -20,9 +22,27 @@ _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    with ExitStack() as held:
-        return [held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
+    """Ports that nobody listens on now, and that come to nobody else before a server of the test does.
+
+    They lie below those that Linux gives to whoever asks for any, and each of pytest's workers has its own.
+    """
+    found: list[int] = []
+    for port in _PORTS:
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+        if len(found) == count:
+            break
+    return found
+
+
+def _ports_of_worker() -> Iterator[int]:
+    """All of them again and again, so that one that was given comes up again last."""
+    first = 20000 + 1000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 12)
+    begin = os.getpid() % 1000  # another run of the tests may have a worker of the same name
+    return cycle([*range(first + begin, first + 1000), *range(first, first + begin)])
+
+
+_PORTS = _ports_of_worker()
 
 
 def client_of(url: str, *, timeout_s: float = 30.0) -> Client:

@@ -40,6 +40,7 @@ from fl_core.errors import (
 )
 from fl_core.types import digest_of
 from tests.builders import TinyLedger, key_from_seed, make_genesis, model
+from tests.live import free_ports
 from tests.stand_in_server import Answer, StandIn, problem
 
 KEY = key_from_seed(7)
@@ -58,9 +59,7 @@ def client_of(*servers: StandIn | str, **options: object) -> LedgerClient:
 
 def closed_port() -> str:
     """An address where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_ports(1)[0]}"
 
 
 # -- genesis and models -------------------------------------------------------------------------------
