@@ -8,10 +8,7 @@ import pandas as pd
 from experiments.reporting import RESULTS
 from fl_simulator.config.experiment import read_experiment
 
-PLAYED_BEFORE = {
-    "uncoordinated_initialisation/epochs",
-    "uncoordinated_initialisation/plateau_barabasi_albert_small",
-}
+PLAYED_BEFORE = {"uncoordinated_initialisation/plateau_barabasi_albert_small"}
 """Files that ask for other runs than their results are of: what to play next. Their tables say how many seeds they have."""
 KEYS = ("setting", "participation", "method", "seed", "rounds", "pixels")
 
