@@ -101,9 +101,10 @@ def listen(
 
     def follow(server: int) -> None:
         cursor: str | None = None
-        while not ended.is_set():
-            try:
-                with LedgerClient(urls[server]) as ledger:
+        with LedgerClient(urls[server]) as ledger:
+            ledger.be_patient(0)  # asked again below, which ends with the trial
+            while not ended.is_set():
+                try:
                     for event in ledger.events(after=cursor):
                         cursor, shown = event.cursor, event.transaction
                         if shown.author in clients:
@@ -116,8 +117,8 @@ def listen(
                                 figure=round(shown.metrics.get(figure, math.nan), 6),  # only finite ones are
                             )
                             heard.put((update, server, time.monotonic()))
-            except TransportError:
-                ended.wait(0.2)  # a killed server comes back
+                except TransportError:
+                    ended.wait(0.2)  # a killed server comes back
 
     for server in range(len(urls)):
         threading.Thread(target=follow, args=(server,), daemon=True).start()
