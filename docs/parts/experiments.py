@@ -67,8 +67,6 @@ _SHOWN: Final = {
     "labels": "Labels of each node",
     "scaled-loss": "Test loss over scaled time",
     "loss": "Test loss over rounds",
-    "-trajectories": "Test loss over rounds",
-    "-collapse": "Test loss over scaled time",
     "-deviations": "Standard deviations of parameters, across nodes and within one",
     "changes": "What aggregation and training change",
     "_5c": "Numerical model: standard deviations of parameters (Fig. 5c)",

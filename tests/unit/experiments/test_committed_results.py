@@ -8,8 +8,6 @@ import pandas as pd
 from experiments.reporting import RESULTS
 from fl_simulator.config.experiment import read_experiment
 
-PLAYED_BEFORE = {"uncoordinated_initialisation/plateau_barabasi_albert_small"}
-"""Files that ask for other runs than their results are of: what to play next. Their tables say how many seeds they have."""
 KEYS = ("setting", "participation", "method", "seed", "rounds", "pixels")
 
 
@@ -27,5 +25,4 @@ def differs(results: Path) -> bool:
 
 
 def test_results_are_of_the_runs_that_their_files_ask_for() -> None:
-    differ = {each.parent.relative_to(RESULTS).as_posix() for each in RESULTS.rglob("summary.csv") if differs(each)}
-    assert differ == PLAYED_BEFORE
+    assert [each.parent.relative_to(RESULTS).as_posix() for each in RESULTS.rglob("summary.csv") if differs(each)] == []
