@@ -28,6 +28,7 @@ from prometheus_client import (
 from prometheus_client import values as kept
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import Metric
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from fl_core.sync.effects import Incident
 from fl_core.trust.alarms import AlarmKind
@@ -62,8 +63,6 @@ def share_metrics(name: str) -> None:
 
 def forget_gauges(name: str) -> None:
     """What was measured of the process of a name: it has ended."""
-    from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 -- reads the environment
-
     mark_process_dead(name)  # type: ignore[no-untyped-call]
 
 
@@ -256,11 +255,9 @@ class _AllProcesses:
     """What the processes that serve together have counted, by their files."""
 
     def collect(self) -> Iterable[Metric]:
-        from prometheus_client.multiprocess import MultiProcessCollector  # noqa: PLC0415 -- reads the environment
-
         files = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).glob("*.db")
         begun = [str(each) for each in files if _is_begun(each)]
-        found: Iterable[Metric] = MultiProcessCollector.merge(begun)  # type: ignore[no-untyped-call]
+        found: Iterable[Metric] = MultiProcessCollector.merge(begun)  # type: ignore[no-untyped-call]  # it has no types
         return found
 
 

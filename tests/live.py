@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, islice
 
 from httpx2 import Client
 from starlette.types import ASGIApp
@@ -22,17 +22,17 @@ _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, and that come to nobody else before a server of the test does.
+    """Ports that nobody listens on now, and that nobody else is given before the test's own server begins.
 
     They lie below those that Linux gives to whoever asks for any, and each of pytest's workers has its own.
     """
-    found: list[int] = []
-    for port in _PORTS:
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            found.append(port)
-        if len(found) == count:
-            break
-    return found
+    return list(islice(filter(_is_free, _PORTS), count))
+
+
+def _is_free(port: int) -> bool:
+    with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        return True
+    return False
 
 
 def _ports_of_worker() -> Iterator[int]:
