@@ -1,5 +1,6 @@
 """What a person sees of a running experiment: bars with the time left on a terminal, a line for each run elsewhere."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -96,7 +97,10 @@ class ProgressView:
             return ""
         timed = record.results is not None
         when = f"at {record.virtual_time_s:,.10g} s" if timed else f"after {record.round + 1} rounds"
-        return f"accuracy {record.accuracy:.4f} {when}"
+        figures = f"accuracy {record.accuracy:.4f} {when}"
+        if record.loss is None or math.isfinite(record.loss):
+            return figures
+        return f"{figures}; loss {record.loss}: training diverged, lower training.learning_rate"
 
     def _hide(self, index: int) -> None:
         if index in self._tasks:

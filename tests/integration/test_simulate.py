@@ -475,6 +475,16 @@ def test_a_run_that_fails_is_one_line_and_the_others_finish(tmp_path: Path) -> N
     assert not (tmp_path / "digits" / DAG / SUMMARY).exists()
 
 
+def test_a_run_whose_training_diverged_says_so_beside_its_accuracy(tmp_path: Path) -> None:
+    one = ("--only", "*fedavg-seed-0", "--set", "training.learning_rate=1e30")
+    done = simulate(tmp_path, *SHORT, *one)
+    assert done.code == 0
+    last = next(line for line in done.err.splitlines() if "after 2 rounds" in line)
+    assert re.fullmatch(
+        r".* accuracy 0\.\d{4} after 2 rounds; loss nan: training diverged, lower .*learning_rate", last
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
