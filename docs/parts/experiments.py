@@ -59,8 +59,8 @@ def _pictures(folder: Path, pattern: str, depth: int = 2) -> str:
 
 
 _SHOWN: Final = {
-    "found": "Adjusted Rand index of each run over the separation of its clients' first updates",
-    "effects": "Gains without rounds at equal time and at equal updates, over the ratio of speeds",
+    "found": "Adjusted Rand index of each run over its clients' separation, in units of what is needed",
+    "effects": "Gains without rounds at equal time and at equal updates, over the ratio of speeds, nobody away",
     "gain": "What the virtual teacher adds, over the local epochs between two averages",
     "-node-curves": "Accuracy over rounds: mean, least and greatest of all nodes",
     "nodes": "Each node's accuracy at the end",
