@@ -38,9 +38,11 @@ RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HE
 PHASE: Final = "phase"
 CONDITIONS: Final = "conditions"
 FEW: Final = "few_samples"
-EXPERIMENTS: Final = ("shifts", "other_data", CONDITIONS, FEW, PHASE)
+COMPARED: Final = ("shifts", "other_data")
+EXPERIMENTS: Final = (*COMPARED, CONDITIONS, FEW, PHASE)
 OURS: Final = "DAG-ACFL (newest, four others)"
 BOUND: Final = "oracle"
+DRAWN: Final = ("FedAvg", "IFCA (3)", "FeSEM (3, k-means)", "FlexCFL (3)", "CFL", OURS, BOUND)
 FLOORS: Final = ("floor 0.5", "floor 0.35", "floor 0.5, alone 0.35")
 """Methods of ``few_samples.toml``, the default first."""
 CLOSE: Final = 0.005
@@ -89,6 +91,8 @@ def refresh(name: str) -> None:
         moments[[*RUN, "round", "accuracy", "worst_decile"]].to_csv(RESULTS / name / "moments.csv", index=False)
     if name == PHASE:
         draw_phase(by_separation(summary), RESULTS / name / "found.png")
+    if name in COMPARED:
+        draw_methods(summary, RESULTS / name / "methods.png")
 
 
 def whole_settings(summary: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
@@ -302,6 +306,24 @@ def draw_phase(runs: pd.DataFrame, path: Path) -> None:
     panels[0].set_ylabel("adjusted Rand index")
     panels[-1].legend(frameon=False)
     figure.tight_layout()
+    figure.savefig(path, dpi=160)
+
+
+def draw_methods(summary: pd.DataFrame, path: Path) -> None:
+    """A row for each setting, a mark for each method: accuracy over seeds, and that of the worst tenth of clients."""
+    settings = list(dict.fromkeys(summary.setting))
+    figure = Figure(figsize=(10, 1.2 + 0.3 * len(settings)))
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, column in zip(panels, ("accuracy_last_5", "worst_decile"), strict=True):
+        means = summary.pivot_table(column, index="setting", columns="method", sort=False)
+        for method, marker in zip(DRAWN, "oXsD^*|", strict=True):
+            size = 90 if method in (OURS, BOUND) else 28
+            axes.scatter(means[method], settings, marker=marker, s=size, alpha=0.8, label=method)
+        axes.set(xlabel={"accuracy_last_5": "accuracy", "worst_decile": "worst tenth of clients"}[column])
+        axes.grid(alpha=0.3)
+    panels[0].invert_yaxis()
+    figure.tight_layout(rect=(0, 0.7 / figure.get_figheight(), 1, 1))
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="lower center", ncols=4, frameon=False, fontsize=8)
     figure.savefig(path, dpi=160)
 
 

@@ -28,6 +28,7 @@ from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import (
     RUN,
     accuracy_table,
+    half_interval,
     mean_and_interval,
     paired_differences,
     summarise_runs,
@@ -37,7 +38,8 @@ from fl_simulator.report import (
 HERE = Path(__file__).resolve().parent
 RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 FRESHNESS: Final = "freshness"
-EXPERIMENTS: Final = (FRESHNESS, "tips_or_newest")
+CANDIDATES: Final = "tips_or_newest"
+EXPERIMENTS: Final = (FRESHNESS, CANDIDATES)
 IN_ROUNDS: Final = {"DAG-ACFL": "DAG-ACFL in rounds", "FedAsync in true clusters": "oracle", "FedBuff": "FedAvg"}
 DEADLINES: Final = (", 24 s", ", 12 s", ", no deadline")
 PAIRS: Final = {method: [f"{other}{each}" for each in DEADLINES] for method, other in IN_ROUNDS.items()}
@@ -75,6 +77,8 @@ def refresh(name: str) -> None:
         effects = split_gains(progress, read_clients(SIMULATIONS / name, experiment))
         effects.to_csv(RESULTS / name / "effects.csv", index=False)
         draw_effects(effects, RESULTS / name / "effects.png")
+    else:
+        draw_candidates(pd.read_csv(RESULTS / name / "summary.csv"), RESULTS / name / "differences.png")
 
 
 def tables(name: str) -> list[str]:
@@ -234,6 +238,38 @@ def candidate_tables(summary: pd.DataFrame) -> list[str]:
         pairs = {what: f"{means[name]['tips']:.2f} / {means[name]['newest']:.2f}" for name, what in figures.items()}
         rows.append({"setting": setting} | pairs)
     return [*parts, "**Tips / newest**, under a plain mean", to_markdown(pd.DataFrame(rows))]
+
+
+def draw_candidates(summary: pd.DataFrame, path: Path) -> None:
+    """How far newest updates are from tips in each setting where nobody attacks, with 95 % confidence intervals."""
+    quiet = summary[~summary.setting.str.contains("|".join(ATTACKS))]
+    settings = list(dict.fromkeys(quiet.setting))
+    figure = Figure(figsize=(9, 4.2))
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, (column, what) in zip(
+        panels, (("accuracy_last_5", "accuracy"), ("worst_decile", "worst tenth")), strict=True
+    ):
+        for place, (suffix, colour) in enumerate((("", "tab:blue"), (", trimmed mean", "tab:orange"))):
+            values = quiet.pivot_table(column, index=["setting", "seed"], columns="method", sort=False)
+            by_setting = (values[f"newest{suffix}"] - values[f"tips{suffix}"]).groupby("setting", sort=False)
+            axes.errorbar(
+                by_setting.mean(),
+                np.arange(len(settings)) + 0.3 * place,
+                xerr=by_setting.agg(lambda each: half_interval(each.tolist())),
+                fmt="o",
+                markersize=4,
+                capsize=2,
+                color=colour,
+                label=f"under a {'trimmed' if suffix else 'plain'} mean",
+            )
+        axes.axvline(0, color="grey", linewidth=0.8)
+        axes.set(xlabel=f"{what}: newest less tips")
+        axes.grid(alpha=0.3)
+    panels[0].set_yticks(np.arange(len(settings)) + 0.15, settings)
+    panels[0].invert_yaxis()
+    panels[1].legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=160)
 
 
 if __name__ == "__main__":
