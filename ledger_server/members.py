@@ -267,11 +267,15 @@ class Membership:
         act = self._act(ActKind.ROTATE_MEMBER, own, details=about, changed=changed, now_ms=now_ms)
         return self._keep(sign_act(act, self._key, new))
 
-    def sign(self, act: str) -> Standing:
+    def sign(self, act: str, *, erasures: bool = True) -> Standing:
         """Sign what another member has proposed.
 
+        Args:
+            act: The beginning of its id.
+            erasures: Whether it may be one that erases models, which nothing brings back.
+
         Raises:
-            MembersError: This server is no member, or no open proposal begins so, or several do.
+            MembersError: This server is no member, or no open proposal begins so, or several do, or it erases.
         """
         self.check_member()
         waiting = self.open()
@@ -279,6 +283,11 @@ class Membership:
         if len(found) != 1:
             known = ", ".join(each.signed.id[:MIN_DIGITS] for each in waiting) or "none"
             raise MembersError(f"no proposal here is called {act[:64]!r}; there are: {known}")
+        if found[0].signed.act.kind is ActKind.ERASE and not erasures:
+            name = found[0].signed.id[:MIN_DIGITS]
+            raise MembersError(
+                f"it erases models for good; sign it on the server's machine: dag-acfl members sign {name}"
+            )
         return self._keep(sign_act(found[0].signed.act, self._key))
 
     def words(self, standing: Standing) -> str:

@@ -7,10 +7,15 @@ from pathlib import Path
 def write_private(path: Path, data: bytes) -> None:
     """Make a new file, on disk when this returns; that it is in its folder is the caller's to sync.
 
+    What root writes belongs to whom the folder belongs: a server that runs as its own user could not read it otherwise.
+
     Raises:
         OSError: It exists already, or cannot be written.
     """
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        if os.geteuid() == 0:
+            folder = path.parent.stat()
+            os.fchown(file.fileno(), folder.st_uid, folder.st_gid)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

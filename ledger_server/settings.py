@@ -28,6 +28,8 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
+    DotEnvSettingsSource,
+    EnvSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -275,7 +277,7 @@ class QuotaSettings(_Group):
 
 
 class AuthSettings(_Group):
-    """Who may ask; without it, everybody who reaches the port. Tokens are made with `dag-acfl tokens create`."""
+    """Who may ask beside what `public` says. Tokens are made with `dag-acfl tokens create`."""
 
     required_for: Annotated[tuple[Guarded, ...], NoDecode, BeforeValidator(_words)] = Field(
         default=(),
@@ -468,6 +470,7 @@ def load_settings(**flags: Any) -> Settings:
         raise ParameterError(f"unknown setting {', '.join(unknown)}")
     try:
         _check_toml()
+        _check_variables()
         return Settings(**given)
     except ValidationError as error:
         raise ParameterError("; ".join(_sentence(fault) for fault in error.errors())) from None
@@ -495,6 +498,15 @@ def _check_toml() -> None:
     unknown = sorted(set(written) - set(Settings.model_fields))
     if unknown:
         raise ParameterError(f"{TOML_FILE}: unknown setting {', '.join(unknown)}")
+
+
+def _check_variables() -> None:
+    """Refuse ``DAG_ACFL_AUTH_REQUIRED_FOR``: a group's setting with one underscore for two is silent else."""
+    groups = [name for name in Settings.model_fields if _parts(name)]
+    meant = {f"{ENV_PREFIX}{each}_{part}".lower(): f"{each}__{part}" for each in groups for part in _parts(each)}
+    for variable in (*EnvSettingsSource(Settings).env_vars, *DotEnvSettingsSource(Settings).env_vars):
+        if variable in meant:
+            raise ParameterError(_about(meant[variable], f"has two underscores; {variable.upper()} is no setting"))
 
 
 def _sentence(fault: ErrorDetails) -> str:

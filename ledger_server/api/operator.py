@@ -146,9 +146,9 @@ async def remove_member(request: Request, tools: ToolsDep) -> Response:
 )
 @requires(Access.OPERATE)
 async def sign(request: Request, tools: ToolsDep) -> Response:
-    """As ``dag-acfl members sign``."""
+    """As ``dag-acfl members sign``, but of erasures, which a stolen token must not reach."""
     asked = await _asked(request, wire.SignatureRequest)
-    return await _decided(request, tools, lambda found: [found.sign(asked.act)])
+    return await _decided(request, tools, lambda found: [found.sign(asked.act, erasures=False)])
 
 
 @router.post(

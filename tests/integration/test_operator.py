@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from httpx2 import Response
 
-from fl_core.dag.acts import sign_act
+from fl_core.dag.acts import ActKind, sign_act
 from fl_core.dag.genesis import Member
 from fl_core.dag.signature import public_key_of
 from fl_core.types import TxId
@@ -293,6 +293,24 @@ def test_what_too_few_have_signed_says_who_may_and_is_taken_back_by_its_only_sig
         assert waits.items() <= lifted.items()
         assert done(server, wire.LIFTS, act=act["act"])["acts"] == [lifted], "it is proposed once"
         assert server.get(v1.QUARANTINE).json()["withheld"] == 2
+
+
+def test_an_erasure_that_another_member_proposes_is_not_signed_over_http(sqlite_url: str, tmp_path: Path) -> None:
+    add_tokens(tmp_path)
+    second = Member(SECOND, "second")
+    founders = tuple(sorted((FOUNDER, second), key=lambda each: each.key))
+    with serving(sqlite_url, tmp_path, genesis=replace(make_genesis(), members=founders)) as server:
+        bad, _ = grown(server)
+        (act,) = done(server, wire.QUARANTINES, subject=BAD, reason="flips labels", dry_run=False)["acts"]
+        (quarantine,) = [each.act for each in server.service.acts.all() if each.id == act["act"]]
+        erasure = sign_act(replace(quarantine, kind=ActKind.ERASE), key_from_seed(1001))
+        server.service.acts.admit(erasure)
+        answer = posted(server, wire.SIGNATURES, act=erasure.id)
+        assert refused(answer) == (409, "members-refused")
+        assert f"dag-acfl members sign {erasure.id[:8]}" in answer.json()["detail"]
+        assert server.get(f"/v1/transactions/{bad}/model").status_code == 200
+        (waiting,) = [each for each in got(server, wire.MEMBERS)["acts"] if each["act"] == erasure.id]
+        assert waiting["signed_by"] == ["second"]
 
 
 def test_only_a_quarantine_can_be_lifted(small: Server) -> None:

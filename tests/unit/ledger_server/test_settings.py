@@ -233,6 +233,18 @@ def test_a_wrong_environment_variable_is_named(monkeypatch: pytest.MonkeyPatch) 
         load_settings()
 
 
+@pytest.mark.parametrize("where", ["environment", ".env"])
+def test_one_underscore_for_two_is_refused_and_named(folder: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    if where == ".env":
+        (folder / ".env").write_text("DAG_ACFL_AUTH_REQUIRED_FOR=metrics\n")
+    else:
+        monkeypatch.setenv("DAG_ACFL_AUTH_REQUIRED_FOR", "metrics")
+    with pytest.raises(
+        ParameterError, match=r"auth\.required_for \(DAG_ACFL_AUTH__REQUIRED_FOR\): has two underscores"
+    ):
+        load_settings()
+
+
 def test_lists_are_words_in_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [f"{name}=http://{name}:8900#{public_key_of(key_from_seed(seed))}" for seed, name in ((1, "a"), (2, "b"))]
     monkeypatch.setenv("DAG_ACFL_PEERS", " ".join(entries))
