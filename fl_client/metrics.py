@@ -50,14 +50,13 @@ class Measurements:
         *,
         systems: Mapping[str, float] | None = None,
     ) -> dict[str, float]:
-        """What a transaction carries: the system's figures, ``evaluate``'s, then ``train``'s, 32 in all.
+        """What a transaction carries: the system's figures, and 32 of ``evaluate``'s, then ``train``'s.
 
         Args:
             evaluated: Figures of the model that training started from.
             trained: Figures of the training.
             systems: Figures whose names begin with ``_``.
         """
-        room = MAX_METRICS - len(systems or {})
         kept: dict[str, float] = {}
         beyond: list[str] = []
         for name, value in {**evaluated, **beside(evaluated, trained)}.items():
@@ -67,13 +66,13 @@ class Measurements:
                 self._tell(f"the metric {name!r} is not published: a name is made of a-z 0-9 _ . -, 1 to 64 of them")
             elif name.startswith("_"):
                 self._tell(f"the metric {name!r} is not published: names that begin with _ are the system's")
-            elif len(kept) == room:
+            elif len(kept) == MAX_METRICS:
                 beyond.append(name)
             else:
                 kept[name] = value
         if beyond:
             names = ", ".join(beyond[:_NAMES_TOLD]) + (", …" if len(beyond) > _NAMES_TOLD else "")
-            self._tell(f"a transaction has room for {room} metrics, so {len(beyond)} are not published: {names}")
+            self._tell(f"a transaction has room for {MAX_METRICS} metrics, so {len(beyond)} are not published: {names}")
         return {**kept, **(systems or {})}
 
     def _tell(self, text: str) -> None:

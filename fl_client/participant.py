@@ -103,7 +103,7 @@ class Participant:
         client: Signs with the key of ``state``.
         trainer: Trains and evaluates on the own data.
         state: The opened folder.
-        epochs: E; None takes genesis's hint ``epochs``, else 1.
+        epochs: E; None takes genesis's hint ``epochs``, else 3.
         initial_epochs: E′; None takes genesis's hint ``initial_epochs``, else E.
         merge: Makes the model to train of the own newest one and ω_agg; None trains ω_agg. A client that has no model
             of its own any more takes ω_agg. What is approved, and the evidence for it, is the same either way.

@@ -5,7 +5,7 @@
 
 The base is any model that both sides have: the average that the training began from, or the author's next update.
 Nothing is lost: who decodes gets the very bytes, and hashes them to know it. Of float32 values as training leaves them
-most bits are noise, and stay; a model that its client has rounded (``round_step``) takes a quarter of that.
+most bits are noise, and stay; a model that its client has rounded (``round_step``) takes a sixth of its bytes.
 
     coded    = 16 bytes tag, 32 bytes SHA-256 of the base (zeros: none), i16 grid of each tensor, plane * 4
     plane    = u8 kind, u64 length, that many bytes: of kind 1 as they are, of kind 2 deflated (zlib), of kind 0 those

@@ -224,7 +224,9 @@ class SelectionOut(Answer):
     )
     cut: Count = Field(description="How many candidates were taken.")
     parents: list[HexId] = Field(description="What a publication approves, ascending.")
-    candidates: list[CandidateOut] = Field(description="What was compared, in ranked order.")
+    candidates: list[CandidateOut] = Field(
+        description="What was taken, and as many that came next, 32 at least, in ranked order."
+    )
     weights: list[float] = Field(description="Share of each parent's model in the average, or none.")
     too_few: TooFewOut | None = Field(description="Where the average had fewer models than its rule needs.")
     aggregate: ModelReference = Field(description="The average to train on.")

@@ -99,6 +99,21 @@ def test_a_server_that_asks_for_a_token_takes_who_shows_one(sqlite_url: str, tmp
     assert (report["sequence"], report["created"]) == (0, True)
 
 
+def test_a_step_that_is_too_long_is_given_up_and_the_next_run_goes_on(sqlite_url: str, tmp_path: Path) -> None:
+    settings = load_settings(data_dir=tmp_path / "server", database_url=sqlite_url)
+    prepare(sqlite_url, settings.data_dir, genesis=make_genesis(max_first_step=0.5))
+    with run_app(create_app(settings, key=ISSUER), settings) as live:
+        far = subprocess.Popen(
+            [executable(), "--no-warnings", "test/lib/client.js", live.url, str(tmp_path / "ann"), "50", "1"],
+            cwd=CLIENT,
+            stderr=subprocess.PIPE,
+        )
+        _, said = far.communicate(timeout=60)
+        assert (far.returncode, b"step-too-long" in said) == (1, True)
+        (report,) = ran(node(live.url, tmp_path / "ann", 1.1, 1))["reports"]
+        assert (report["sequence"], report["created"], report["resumed"]) == (0, True, False)
+
+
 def test_kills_in_mid_publication_lose_nothing_and_double_nothing(live: Live, tmp_path: Path) -> None:
     """Each run ends the publication of the one before, takes a step more, and is killed while it publishes that one."""
     chance = random.Random(15)

@@ -61,7 +61,7 @@ const MAX_TRIES = 5;
 /** Refusals after which another selection helps. */
 const STALE = /^(selection|transaction|model)-unknown|^model-pruned|^parents-(stale|unknown)/;
 /** Refusals of the publication itself; whatever else goes wrong, it stays written down. */
-const REFUSED = /^(model|parents|transaction|selection|sequence|signature|header)-/;
+const REFUSED = /^(model|step|parents|transaction|selection|sequence|signature|header)-/;
 
 /** Names of what is kept, and of halves that a kill left: the folder may have files of others, too. */
 const OURS = /^(position|model-\w{64})(\.\d+\.half)?$/;

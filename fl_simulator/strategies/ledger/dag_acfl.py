@@ -91,7 +91,7 @@ class _OwnParams:
         "average; by more than chance. 1: none is refused, and without held-out samples none is, either.",
     )
     round_steps: bool = parameter(
-        False, doc="Whether clients round what they publish, to a sixteenth of the step's size, to send a fifth of it."
+        False, doc="Whether clients round what they publish, to a sixteenth of the step's size, to send a sixth of it."
     )
     roaming: float = parameter(
         0.0, at_least=0.0, at_most=1.0, doc="Probability that a client turns to another server before it asks."

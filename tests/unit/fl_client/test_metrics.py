@@ -69,6 +69,12 @@ def test_a_transaction_has_room_for_32_and_evaluations_come_first(caplog: pytest
     assert line == "a transaction has room for 32 metrics, so 7 are not published: t2, t3, t4, t5, t6, …"
 
 
+def test_figures_of_the_system_take_no_room_of_the_clients(caplog: pytest.LogCaptureFixture) -> None:
+    own = {f"m{i:02}": float(i) for i in range(32)}
+    assert Measurements().published(own, {}, systems={"_own_accuracy": 0.5}) == {**own, "_own_accuracy": 0.5}
+    assert said(caplog) == []
+
+
 def test_a_name_of_both_is_the_evaluations(caplog: pytest.LogCaptureFixture) -> None:
     assert beside({"loss": 0.25}, {"loss": 0.5, "gpu_seconds": 3.0}) == {"train_loss": 0.5, "gpu_seconds": 3.0}
     published = Measurements().published({"loss": 0.25, "num_examples": 60.0}, {"loss": 0.5, "gpu_seconds": 3.0})
