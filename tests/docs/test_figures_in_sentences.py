@@ -29,7 +29,7 @@ FOLDERS = {
 }
 """Each page with the folders of its experiments: their settings, and what papers report, may be quoted, too."""
 DERIVED = tomllib.loads((Path(__file__).parent / "derived_figures.toml").read_text("utf-8"))
-FIGURE = re.compile(r"(?<![\w.,^])(?<!\w-)\d+\.\d+(?![\d.]*\w)")
+FIGURE = re.compile(r"(?<![\w.,^])(?<!\w-)[-+]?\d+\.\d+(?![\d.]*\w)")
 GENERATED = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
 NO_SENTENCE = re.compile(
     r"```.*?```|`[^`]*`|\]\([^)]*\)|(?:Fig\.|Sec\.|Eq\.|Python) [\d.]+|^#[^\n]*", re.DOTALL | re.MULTILINE
@@ -58,8 +58,9 @@ def quoted(folders: tuple[str, ...]) -> set[str]:
 
 
 def is_rounded(figure: str, known: str) -> bool:
+    """A figure without a sign may stand for one of either."""
     half = 0.5 * 10.0 ** -len(figure.partition(".")[2])
-    return abs(float(figure) - float(known)) <= half + 1e-9
+    return abs(float(figure) - (float(known) if figure[0] in "+-" else abs(float(known)))) <= half + 1e-9
 
 
 def stands_in(figure: str, known: set[str]) -> bool:
@@ -76,7 +77,7 @@ def unexplained(page: str) -> list[str]:
             f"{figure} in: {' '.join(sentence.split())}"
             for sentence in SENTENCE_END.split(text)
             for figure in figures(sentence)
-            if figure not in derived and not stands_in(figure, known)
+            if figure.lstrip("+-") not in derived and not stands_in(figure, known)
         ]
     return missing
 
@@ -123,13 +124,19 @@ def test_as_many_updates_survived_faults_as_the_reports_of_real_servers_have() -
 @pytest.mark.parametrize("page", FOLDERS)
 def test_derived_figures_are_what_they_are_derived_from(page: str) -> None:
     text = (ROOT / page).read_text("utf-8")
-    tables = {*figures("".join(GENERATED.findall(text))), *quoted(FOLDERS[page])}
-    sentences = set(figures(NO_SENTENCE.sub(" ", GENERATED.sub(" ", text))))
+    known = {*figures("".join(GENERATED.findall(text))), *quoted(FOLDERS[page])}
+    tables = {each.lstrip("+-") for each in known}
+    sentences = {each.lstrip("+-") for each in figures(NO_SENTENCE.sub(" ", GENERATED.sub(" ", text)))}
     for figure, source in DERIVED.get(page, {}).items():
         assert figure in sentences, f"no sentence has {figure} any more"
         if ARITHMETIC.fullmatch(source):
             assert set(figures(source)) <= tables, f"{figure} = {source}: not in the tables"
             assert is_rounded(figure, str(abs(eval(source)))), f"{figure} is not {source}"
+
+
+def test_a_figures_sign_counts_where_it_has_one() -> None:
+    assert figures("from -0.5 to +0.25, 0.03-0.05 and 2.0") == ["-0.5", "+0.25", "0.03", "2.0"]
+    assert [is_rounded(each, "-0.123") for each in ("-0.12", "0.12", "+0.12")] == [True, True, False]
 
 
 def test_a_figure_that_no_table_has_is_found(tmp_path: Path) -> None:
