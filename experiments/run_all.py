@@ -103,7 +103,7 @@ PARTS = (
     Part("uncoordinated_initialisation/estimates_exponent", 9),
     Part("uncoordinated_initialisation/changes", 6),
     Part("uncoordinated_initialisation/degrees", 17, is_default=False),
-    Part("uncoordinated_initialisation/degrees_sgd", 75, is_default=False),
+    Part("uncoordinated_initialisation/degrees_sgd", 56, is_default=False),
     Part("uncoordinated_initialisation/samples", 15, is_default=False),
     Part("uncoordinated_initialisation/nodes", 13, is_default=False),
     Part("uncoordinated_initialisation/epochs", 57, is_default=False),
