@@ -45,7 +45,7 @@ SHOWN = {
     "dag-acfl/joining": ("Clusters",),
     "dag-acfl/selectors": ("Clusters", "This machine"),
     "dag-acfl/scale": ("This machine",),
-    "dag-acfl/cnn_mnist_scaled": ("Clusters",),
+    "dag-acfl/cnn_mnist_scaled": ("Fewer participants", "Clusters"),
     "dag-acfl/cnn_cifar_scaled": ("Fewer participants", "Clusters"),
     "dag-acfl/table_2_mnist_cnn": ("Clusters",),
     "dag-acfl/table_2_cifar_cnn": ("Clusters",),
