@@ -314,12 +314,13 @@ def draw_methods(summary: pd.DataFrame, path: Path) -> None:
     settings = list(dict.fromkeys(summary.setting))
     figure = Figure(figsize=(10, 1.2 + 0.3 * len(settings)))
     panels = figure.subplots(1, 2, sharey=True)
-    for axes, column in zip(panels, ("accuracy_last_5", "worst_decile"), strict=True):
+    shown = (("accuracy_last_5", "accuracy"), ("worst_decile", "worst tenth of clients"))
+    for axes, (column, what) in zip(panels, shown, strict=True):
         means = summary.pivot_table(column, index="setting", columns="method", sort=False)
         for method, marker in zip(DRAWN, "oXsD^*|", strict=True):
             size = 90 if method in (OURS, BOUND) else 28
             axes.scatter(means[method], settings, marker=marker, s=size, alpha=0.8, label=method)
-        axes.set(xlabel={"accuracy_last_5": "accuracy", "worst_decile": "worst tenth of clients"}[column])
+        axes.set(xlabel=what)
         axes.grid(alpha=0.3)
     panels[0].invert_yaxis()
     figure.tight_layout(rect=(0, 0.7 / figure.get_figheight(), 1, 1))

@@ -78,7 +78,7 @@ def refresh(name: str) -> None:
         effects.to_csv(RESULTS / name / "effects.csv", index=False)
         draw_effects(effects, RESULTS / name / "effects.png")
     else:
-        draw_candidates(pd.read_csv(RESULTS / name / "summary.csv"), RESULTS / name / "differences.png")
+        draw_candidates(summary, RESULTS / name / "differences.png")
 
 
 def tables(name: str) -> list[str]:
@@ -246,11 +246,10 @@ def draw_candidates(summary: pd.DataFrame, path: Path) -> None:
     settings = list(dict.fromkeys(quiet.setting))
     figure = Figure(figsize=(9, 4.2))
     panels = figure.subplots(1, 2, sharey=True)
-    for axes, (column, what) in zip(
-        panels, (("accuracy_last_5", "accuracy"), ("worst_decile", "worst tenth")), strict=True
-    ):
+    shown = (("accuracy_last_5", "accuracy"), ("worst_decile", "worst tenth"))
+    for axes, (column, what) in zip(panels, shown, strict=True):
+        values = quiet.pivot_table(column, index=["setting", "seed"], columns="method", sort=False)
         for place, (suffix, colour) in enumerate((("", "tab:blue"), (", trimmed mean", "tab:orange"))):
-            values = quiet.pivot_table(column, index=["setting", "seed"], columns="method", sort=False)
             by_setting = (values[f"newest{suffix}"] - values[f"tips{suffix}"]).groupby("setting", sort=False)
             axes.errorbar(
                 by_setting.mean(),

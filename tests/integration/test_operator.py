@@ -28,6 +28,7 @@ FOUNDER = Member(public_key_of(ISSUER), "founder")
 SECOND = public_key_of(key_from_seed(1001))
 ENTRY = f"second=http://second.example:8900#{SECOND}"
 OF_MEMBERS = replace(make_genesis(freshness_s=1), members=(FOUNDER,))
+OF_TWO = replace(make_genesis(), members=tuple(sorted((FOUNDER, Member(SECOND, "second")), key=lambda each: each.key)))
 BAD, GOOD = author_of(key_from_seed(50)), author_of(key_from_seed(51))
 DAY_MS = 86_400_000
 
@@ -273,9 +274,7 @@ def test_what_too_few_have_signed_says_who_may_and_is_taken_back_by_its_only_sig
     sqlite_url: str, tmp_path: Path
 ) -> None:
     add_tokens(tmp_path)
-    second = Member(SECOND, "second")
-    founders = tuple(sorted((FOUNDER, second), key=lambda each: each.key))
-    with serving(sqlite_url, tmp_path, genesis=replace(make_genesis(), members=founders)) as server:
+    with serving(sqlite_url, tmp_path, genesis=OF_TWO) as server:
         grown(server)
         (act,) = done(server, wire.QUARANTINES, subject=BAD, reason="flips labels", dry_run=False)["acts"]
         assert server.get(v1.QUARANTINE).json()["withheld"] == 2
@@ -297,9 +296,7 @@ def test_what_too_few_have_signed_says_who_may_and_is_taken_back_by_its_only_sig
 
 def test_an_erasure_that_another_member_proposes_is_not_signed_over_http(sqlite_url: str, tmp_path: Path) -> None:
     add_tokens(tmp_path)
-    second = Member(SECOND, "second")
-    founders = tuple(sorted((FOUNDER, second), key=lambda each: each.key))
-    with serving(sqlite_url, tmp_path, genesis=replace(make_genesis(), members=founders)) as server:
+    with serving(sqlite_url, tmp_path, genesis=OF_TWO) as server:
         bad, _ = grown(server)
         (act,) = done(server, wire.QUARANTINES, subject=BAD, reason="flips labels", dry_run=False)["acts"]
         (quarantine,) = [each.act for each in server.service.acts.all() if each.id == act["act"]]

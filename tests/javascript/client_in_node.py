@@ -103,11 +103,7 @@ def test_a_step_that_is_too_long_is_given_up_and_the_next_run_goes_on(sqlite_url
     settings = load_settings(data_dir=tmp_path / "server", database_url=sqlite_url)
     prepare(sqlite_url, settings.data_dir, genesis=make_genesis(max_first_step=0.5))
     with run_app(create_app(settings, key=ISSUER), settings) as live:
-        far = subprocess.Popen(
-            [executable(), "--no-warnings", "test/lib/client.js", live.url, str(tmp_path / "ann"), "50", "1"],
-            cwd=CLIENT,
-            stderr=subprocess.PIPE,
-        )
+        far = node(live.url, tmp_path / "ann", 50, 1, "")
         _, said = far.communicate(timeout=60)
         assert (far.returncode, b"step-too-long" in said) == (1, True)
         (report,) = ran(node(live.url, tmp_path / "ann", 1.1, 1))["reports"]
