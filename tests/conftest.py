@@ -72,12 +72,17 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
-    """What a test configures, such as by a command in this process, writes to streams that end with the test."""
-    root, uvicorn = logging.getLogger(), logging.getLogger("uvicorn.error")
-    handlers, level, uvicorn_level = root.handlers[:], root.level, uvicorn.level
+    """What a test configures, such as by a command in this process, writes to streams that end with the test.
+
+    A level that stays would hide from a later test of this worker what its server says.
+    """
+    root, *others = map(logging.getLogger, (None, "ledger_server", "fl_core", "dag_acfl", "urllib3", "uvicorn.error"))
+    handlers = root.handlers[:]
+    levels = {logger: logger.level for logger in (root, *others)}
     yield
-    root.handlers[:], root.level = handlers, level
-    uvicorn.setLevel(uvicorn_level)
+    root.handlers[:] = handlers
+    for logger, level in levels.items():
+        logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -2,21 +2,11 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator
 
 import pytest
 import urllib3
 
 from ledger_server.logs import configure_logging, escape, logging_request
-
-
-@pytest.fixture(autouse=True)
-def levels_as_before() -> Iterator[None]:
-    names = (None, "ledger_server", "fl_core", "dag_acfl", "urllib3")
-    before = {name: logging.getLogger(name).level for name in names}
-    yield
-    for name, level in before.items():
-        logging.getLogger(name).setLevel(level)
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:

@@ -70,6 +70,7 @@ def test_a_renewed_certificate_is_shown_without_a_restart_and_half_a_pair_is_not
         seen, hours = [shown()], [hours_left(live.server)]
         renew = live.server.config.callback_notify
         assert renew is not None
+        live.server.config.timeout_notify = 3600  # only this test looks, however long it takes
         for which, whats in ((0, ()), (1, ("certificate", "key")), (2, ("certificate",)), (2, ("key",))):
             put(which, *whats)
             asyncio.run(renew())  # type: ignore[arg-type]  # a coroutine
