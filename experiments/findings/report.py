@@ -163,8 +163,7 @@ def gains_tables(summary: pd.DataFrame, effects: pd.DataFrame) -> list[str]:
     )
     for method in PAIRS:
         rows = []
-        mine = effects[(effects.method == method) & ((method == OURS) | ~effects.setting.str.contains("away"))]
-        for (setting, other), pair in mine.groupby(["setting", "against"], sort=False):
+        for (setting, other), pair in effects[effects.method == method].groupby(["setting", "against"], sort=False):
             row = {"setting": setting, "compared with": other, "updates": f"{pair.updates.mean():.1f} x"}
             row["heard"] = f"{pair.heard.mean():.1f} / {pair.heard_by_other.mean():.1f}"
             rows.append(row | {title: mean_and_interval(pair[name].tolist(), 3) for name, title in shown.items()})
