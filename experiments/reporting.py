@@ -26,6 +26,11 @@ RESULTS: Final = ROOT / "experiments" / "results"
 """Committed tables and pictures."""
 SIMULATIONS: Final = ROOT / "build" / "simulations"
 """Runs, where they were played here."""
+_MOMENTS: Final = {
+    "accuracy": "at the end",
+    "accuracy_last_5": "mean of the last five evaluations",
+    "best_accuracy": "best evaluation",
+}
 _PIXELS: Final = {"unit": "in [0, 1]", "standardised": "standardised"}
 
 
@@ -140,6 +145,23 @@ def difference_table(summary: pd.DataFrame, other: str, what: tuple[str, str] | 
         f"**Differences from {other}** on the same seeds, {words}: mean, its 95 % confidence interval, how many.",
         to_markdown(differences),
     ]
+
+
+def moments_table(summary: pd.DataFrame, *, beside: str = "accuracy") -> list[str]:
+    """Paragraphs: accuracy at other moments than the one that a table is of, so that no order hangs on that one alone.
+
+    Args:
+        summary: Of ``summarise_runs``.
+        beside: The column that the other table shows.
+    """
+    shown = {name: words for name, words in _MOMENTS.items() if name != beside and name in summary}
+    shares = len(summary.participation.unique()) > 1
+    cells: dict[str, dict[str, str]] = {}
+    for (setting, share, method), runs in summary.groupby(list(RUN[:3]), sort=False):
+        text = " / ".join(f"{runs[name].mean():.4f}" for name in shown)
+        cells.setdefault(method, {})[f"{setting}, γ {share:g}" if shares else setting] = text
+    table = pd.DataFrame.from_dict(cells, orient="index").fillna("-").rename_axis("method").reset_index()
+    return [f"**At other moments**: {' / '.join(shown.values())}, means over seeds.", to_markdown(table)]
 
 
 def compared_by(summary: pd.DataFrame) -> tuple[str, str]:

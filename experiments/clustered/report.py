@@ -20,6 +20,7 @@ from experiments.reporting import (
     describe_runs,
     describe_seeds,
     keep_results,
+    moments_table,
     read_finished,
     read_run_facts,
     update_reports,
@@ -117,6 +118,8 @@ def tables(name: str) -> list[str]:
     for column, title in SHOWN.items():
         parts.append(f"**{title}**")
         parts += [to_markdown(accuracy_table(each, column=column)) for each in by_data(summary.dropna(subset=column))]
+    first, *others = (moments_table(each, beside="accuracy_last_5") for each in by_data(summary))
+    parts += [*first, *(table for _, table in others)]
     differences = (
         f"**Differences from {OURS}** on the same seeds, mean of the last five evaluations: mean, its 95 % confidence "
         f"interval, how many. *best*: the method that did best in the mean, {BOUND} aside; it was chosen by the same "

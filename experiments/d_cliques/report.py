@@ -18,6 +18,7 @@ from experiments.reporting import (
     difference_table,
     graph_table,
     keep_results,
+    moments_table,
     node_table,
     read_finished,
     read_reported,
@@ -81,6 +82,7 @@ def tables(name: str) -> list[str]:
         f"{describe_runs(summary)} Each run's value is the mean over its nodes."
         + (" Below it: [D-Cliques] Sec. 2.2, central training." if len(paper) else ""),
         to_markdown(accuracy_table(summary, paper)),
+        *moments_table(summary),
         *(difference_table(summary, reference) if reference else []),
         "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
         to_markdown(node_table(summary, KEYS), digits=4),

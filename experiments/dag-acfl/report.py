@@ -19,6 +19,7 @@ from experiments.reporting import (
     describe_runs,
     difference_table,
     keep_results,
+    moments_table,
     read_finished,
     read_run_facts,
     update_reports,
@@ -178,6 +179,7 @@ def tables(name: str) -> list[str]:
         f"{describe_runs(summary)} Each run's value is the mean over its clients."
         + (" Below it: [DAG-ACFL] Table II, 200 rounds." if len(paper) else ""),
         to_markdown(accuracy_table(summary, paper)),
+        *moments_table(summary),
         *(difference_table(summary, baseline) if baseline in set(summary.method) else []),
     ]
     for shown in SHOWN[name]:

@@ -19,6 +19,7 @@ from experiments import reporting
 from experiments.reporting import (
     describe_inputs,
     keep_results,
+    moments_table,
     read_clients,
     read_finished,
     read_run_facts,
@@ -49,7 +50,8 @@ OTHERWISE: Final = ("DAG-ACFL over tips", "DAG-ACFL, window 60 s")
 ATTACKS: Final = ("labels flipped", "a little is enough")
 BOUNDS: Final = ("FedAsync in true clusters", "FedBuff in true clusters")
 KEPT: Final = (
-    *("experiment", *RUN, "rounds", "accuracy", "accuracy_last_5", "worst_decile", "adjusted_rand", "averaged"),
+    *("experiment", *RUN, "rounds", "accuracy", "accuracy_last_5", "best_accuracy", "worst_decile", "adjusted_rand"),
+    "averaged",
     "cross_cluster_rate",
 )
 OVER_ALL_ROUNDS: Final = {"averaged", "cross_cluster_rate"}
@@ -150,6 +152,7 @@ def gains_tables(summary: pd.DataFrame, effects: pd.DataFrame) -> list[str]:
     for absence, mine in summary.groupby(absences, sort=False):
         title = absence.replace("away 0.5", "Away half of the time") or "Always there"
         parts += [f"**{title}**", to_markdown(accuracy_table(mine, column="accuracy_last_5"))]
+        parts += moments_table(mine, beside="accuracy_last_5")
     shown = {
         "equal_time": "at equal time",
         "equal_time_heard": "the same, of clients that both heard",
@@ -217,6 +220,7 @@ def candidate_tables(summary: pd.DataFrame) -> list[str]:
     for title, mine in (("Nobody attacks", summary[~attacked]), ("Three of thirty attack", summary[attacked])):
         by_method = mine.pivot_table("accuracy_last_5", index="setting", columns="method", sort=False)
         parts += [f"**{title}**: accuracy", to_markdown(by_method.reset_index())]
+        parts += moments_table(mine.assign(participation=1.0), beside="accuracy_last_5")
         rows = []
         for setting, runs in mine.groupby("setting", sort=False):
             row = {"setting": setting}
