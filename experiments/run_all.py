@@ -64,6 +64,7 @@ PARTS = (
     Part("clustered/conditions", 12, is_default=False),
     Part("clustered/few_samples", 15, is_default=False),
     Part("clustered/phase", 9, is_default=False),
+    Part("clustered/phase_anew", 15, is_default=False),
     Part("findings/freshness", 9, is_default=False),
     Part("findings/tips_or_newest", 20, is_default=False),
     Part("dag-acfl/table_2_lr", 60, is_default=False),

@@ -1,14 +1,17 @@
 """How far apart clusters are before any rule has cut: cosines of clients' first updates, within clusters and between.
 
-    python -m experiments.clustered.cosines
+    python -m experiments.clustered.cosines               # of phase.toml
+    python -m experiments.clustered.cosines phase_anew
 
 A client's first update is what E′ epochs make of the run's first model: near what its first selections compare. Of each
-setting and seed of ``phase.toml``, a row of ``experiments/results/clustered/phase/cosines.csv``:
+setting and seed a row of ``experiments/results/clustered/<experiment>/cosines.csv``:
 
 * ``within``, ``between``: means over pairs of clients of one cluster, and of two;
 * ``within_sd``: standard deviation over the pairs of one cluster;
 * ``separation``: (within - between) / within_sd, the signal in units of its noise.
 """
+
+import sys
 
 import numpy as np
 import pandas as pd
@@ -44,9 +47,9 @@ def separation(updates: Matrix32, clusters: np.ndarray) -> dict[str, float]:
     }
 
 
-def main() -> None:
+def main(name: str = PHASE) -> None:
     rows, done = [], set()
-    for planned in read_experiment(HERE / f"{PHASE}.toml").runs:
+    for planned in read_experiment(HERE / f"{name}.toml").runs:
         key = (planned.label.setting, planned.label.seed)
         if key in done:
             continue
@@ -55,10 +58,10 @@ def main() -> None:
         figures = separation(first_updates(world), world.population.clusters)
         rows.append({"setting": key[0], "seed": key[1], **figures})
         world.close()
-    folder = RESULTS / PHASE
+    folder = RESULTS / name
     folder.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(rows).round(4).to_csv(folder / "cosines.csv", index=False)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -37,10 +37,11 @@ from fl_simulator.report import (
 HERE = Path(__file__).resolve().parent
 RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 PHASE: Final = "phase"
+ANEW: Final = "phase_anew"
 CONDITIONS: Final = "conditions"
 FEW: Final = "few_samples"
 COMPARED: Final = ("shifts", "other_data")
-EXPERIMENTS: Final = (*COMPARED, CONDITIONS, FEW, PHASE)
+EXPERIMENTS: Final = (*COMPARED, CONDITIONS, FEW, PHASE, ANEW)
 OURS: Final = "DAG-ACFL (newest, four others)"
 BOUND: Final = "oracle"
 DRAWN: Final = ("FedAvg", "IFCA (3)", "FeSEM (3, k-means)", "FlexCFL (3)", "CFL", OURS, BOUND)
@@ -56,9 +57,11 @@ SHOWN: Final = {
 FOUND: Final = 0.95
 """Adjusted Rand index from which clusters count as found."""
 CLIENTS: Final = 30
-"""In all settings of ``phase.toml``."""
+"""In all settings of ``phase.toml``; those of ``phase_anew.toml`` name them."""
 FITTED_GAP: Final = 0.4
-"""Of mean cosines, within less between: what says best on these same runs whether clusters are found."""
+FITTED_SEPARATION: Final = 4.4
+"""From which gap of mean cosines, within less between, and from which separation clusters are found: as is right for
+most runs of ``phase.toml``."""
 SEPARATIONS: Final = (0.0, 1.0, 2.0, 3.0, 5.0, 8.0, float("inf"))
 """Where bands of separation begin and end."""
 MOMENTS: Final = {
@@ -90,8 +93,9 @@ def refresh(name: str) -> None:
         ]
         moments = pd.concat(parts).sort_index()
         moments[[*RUN, "round", "accuracy", "worst_decile"]].to_csv(RESULTS / name / "moments.csv", index=False)
-    if name == PHASE:
-        draw_phase(by_separation(summary), RESULTS / name / "found.png")
+    if name in (PHASE, ANEW):
+        draw_separation(by_separation(summary, name), RESULTS / name / "found.png")
+        draw_phase(summary, RESULTS / name / "diagram.png")
     if name in COMPARED:
         draw_methods(summary, RESULTS / name / "methods.png")
 
@@ -108,8 +112,8 @@ def whole_settings(summary: pd.DataFrame, experiment: Experiment) -> pd.DataFram
 def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     summary = pd.read_csv(RESULTS / name / "summary.csv")
-    if name == PHASE:
-        return phase_tables(by_separation(summary))
+    if name in (PHASE, ANEW):
+        return phase_tables(by_separation(summary, name))
     if name == CONDITIONS:
         return condition_tables(summary, pd.read_csv(RESULTS / name / "moments.csv"))
     if name == FEW:
@@ -222,24 +226,26 @@ def floor_tables(summary: pd.DataFrame) -> list[str]:
     ]
 
 
-def by_separation(summary: pd.DataFrame) -> pd.DataFrame:
-    """The runs of ``phase.toml`` with how far apart their clients' first updates are (``cosines.py``)."""
-    cosines = pd.read_csv(RESULTS / PHASE / "cosines.csv")
+def by_separation(summary: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Runs with how far apart their clients' first updates are (``cosines.py``), and how far that has to be."""
+    cosines = pd.read_csv(RESULTS / name / "cosines.csv")
     measured = cosines[["setting", "seed", "separation", "within", "between"]]
     runs = summary.merge(measured, on=["setting", "seed"], how="left", validate="many_to_one")
-    clusters = runs.setting.str.extract(r"^(\d+) clusters")[0].astype(int)
-    return runs.assign(needed=clusters.map(needed_separation), found=runs.adjusted_rand >= FOUND)
+    clusters = runs.setting.str.extract(r"(\d+) clusters")[0].astype(int)
+    clients = runs.setting.str.extract(r"(\d+) clients")[0].astype(float).fillna(CLIENTS).astype(int)
+    needed = [needed_separation(*each) for each in zip(clients, clusters, strict=True)]
+    return runs.assign(needed=needed, found=runs.adjusted_rand >= FOUND)
 
 
-def needed_separation(clusters: int) -> float:
+def needed_separation(clients: int, clusters: int) -> float:
     """From which separation on a typical client's first selection is expected to be right, by theory.
 
     Its cosines with its own cluster and with the others are taken for normal, with the same spread. The least of the
     own ones is expected to lie so many standard deviations below their mean, and the greatest of the others' so many
     above theirs (Blom's approximation): the clusters are apart where their means differ by more than both together.
     """
-    size = CLIENTS // clusters
-    return _greatest_of(size - 1) + _greatest_of(CLIENTS - size)
+    size = clients // clusters
+    return _greatest_of(size - 1) + _greatest_of(clients - size)
 
 
 def _greatest_of(count: int) -> float:
@@ -277,14 +283,17 @@ def agreement(runs: pd.DataFrame) -> pd.DataFrame:
     """For each rule what was found on both sides of ``needed_separation``; how often that and other rules are right."""
     above = runs.separation >= runs.needed
     by_method = runs.method
+
+    def right(foretold: pd.Series) -> pd.Series:
+        return (runs.found == foretold).groupby(by_method, sort=False).mean()
+
     return pd.DataFrame(
         {
             "found below": runs.found[~above].groupby(by_method, sort=False).mean(),
             "found above": runs.found[above].groupby(by_method, sort=False).mean(),
-            "right: needed": (runs.found == above).groupby(by_method, sort=False).mean(),
-            f"right: gap of {FITTED_GAP}, fitted": (runs.found == (runs.within - runs.between >= FITTED_GAP))
-            .groupby(by_method, sort=False)
-            .mean(),
+            "right: needed": right(above),
+            f"right: separation of {FITTED_SEPARATION}, fitted": right(runs.separation >= FITTED_SEPARATION),
+            f"right: gap of {FITTED_GAP}, fitted": right(runs.within - runs.between >= FITTED_GAP),
             "right: the commoner outcome": runs.found.groupby(by_method, sort=False).agg(
                 lambda found: max(found.mean(), 1 - found.mean())
             ),
@@ -292,11 +301,31 @@ def agreement(runs: pd.DataFrame) -> pd.DataFrame:
     ).reset_index()
 
 
-def draw_phase(runs: pd.DataFrame, path: Path) -> None:
+def draw_phase(summary: pd.DataFrame, path: Path) -> None:
+    """A panel for each rule and kind of candidates: how well clusters were found, by how clear they are and which."""
+    axis = summary.setting.str.extract(r"^(?P<population>.+), (?P<strength>[\d.]+)$")
+    runs = summary.join(axis)
+    methods = list(dict.fromkeys(runs.method))
+    size = (2.6 + 1.3 * len(methods), 1.1 + 0.27 * axis.population.nunique())
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(1, len(methods), sharey=True)
+    for axes, method in zip(panels, methods, strict=True):
+        mine = runs[runs.method == method]
+        found = mine.pivot_table("adjusted_rand", index="population", columns="strength", sort=False)
+        drawn = axes.imshow(found, vmin=0, vmax=1, cmap="viridis", aspect="auto")
+        axes.set_xticks(range(len(found.columns)), found.columns, fontsize=7)
+        axes.set_yticks(range(len(found)), found.index, fontsize=8)
+        axes.set_title(method.replace(", ", ",\n"), fontsize=8)
+    figure.supxlabel("share of a client's samples of its cluster's own labels", fontsize=8)
+    figure.colorbar(drawn, ax=list(panels), label="adjusted Rand index", pad=0.01)
+    figure.savefig(path, dpi=160)
+
+
+def draw_separation(runs: pd.DataFrame, path: Path) -> None:
     """A dot for each run, a panel for each rule: what was found over separation, in units of what is needed."""
     rules = list(dict.fromkeys(method.rpartition(", ")[0] for method in runs.method))
     figure = Figure(figsize=(3.2 * len(rules), 3.2))
-    panels = figure.subplots(1, len(rules), sharey=True)
+    panels = figure.subplots(1, len(rules), sharey=True, squeeze=False)[0]
     for axes, rule in zip(panels, rules, strict=True):
         for candidates, colour in (("newest", "tab:blue"), ("tips", "tab:orange")):
             mine = runs[runs.method == f"{rule}, {candidates}"]

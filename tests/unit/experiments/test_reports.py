@@ -263,8 +263,8 @@ def test_a_loss_is_against_the_run_of_the_same_seed_and_population_that_nobody_a
 def test_clusters_are_expected_to_be_found_where_the_least_alike_own_pair_is_above_the_most_alike_foreign_one() -> None:
     """Of 14 standard normal draws the greatest is expected at 1.703, of 15 at 1.736."""
     needed = script("clustered").needed_separation
-    assert needed(2) == pytest.approx(1.703 + 1.736, abs=0.01)
-    assert needed(5) < needed(2)
+    assert needed(30, 2) == pytest.approx(1.703 + 1.736, abs=0.01)
+    assert needed(30, 5) < needed(30, 2) < needed(60, 2)
 
 
 def progress(method: str, *, results: list[int], accuracy: list[float], lost: int = 0) -> pd.DataFrame:
