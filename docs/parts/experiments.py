@@ -165,6 +165,7 @@ CLUSTERED: Final = {
 }
 FINDINGS: Final = {
     "results-phase": partial(experiment_report, "clustered/phase", depth=1),
+    "results-phase-anew": partial(experiment_report, "clustered/phase_anew", depth=1),
     "results-freshness": partial(experiment_report, "findings/freshness", depth=1),
     "results-tips-or-newest": partial(experiment_report, "findings/tips_or_newest", depth=1),
 }

@@ -1,24 +1,13 @@
 """How far apart clusters are before any rule has cut: cosines of clients' first updates, within clusters and between.
 
-    python -m experiments.clustered.cosines               # of phase.toml
-    python -m experiments.clustered.cosines phase_anew
-
-A client's first update is what E′ epochs make of the run's first model: near what its first selections compare. Of each
-setting and seed a row of ``experiments/results/clustered/<experiment>/cosines.csv``:
-
-* ``within``, ``between``: means over pairs of clients of one cluster, and of two;
-* ``within_sd``: standard deviation over the pairs of one cluster;
-* ``separation``: (within - between) / within_sd, the signal in units of its noise.
+A client's first update is what E′ epochs make of the run's first model: near what its first selections compare.
 """
-
-import sys
 
 import numpy as np
 import pandas as pd
 
-from experiments.clustered.report import HERE, PHASE, RESULTS
 from fl_core.types import Matrix32
-from fl_simulator.config.experiment import read_experiment
+from fl_simulator.config.experiment import Experiment
 from fl_simulator.engine.world import World
 from fl_simulator.run.prepare import build_world
 from fl_simulator.strategies.clustered.clustering import cosines
@@ -33,7 +22,12 @@ def first_updates(world: World) -> Matrix32:
 
 
 def separation(updates: Matrix32, clusters: np.ndarray) -> dict[str, float]:
-    """The figures above."""
+    """One population's figures: the signal of its clusters in units of its noise, and what it is made of.
+
+    Returns:
+        ``within``, ``between``: mean cosines over pairs of clients of one cluster, and of two; ``within_sd``: standard
+        deviation over the pairs of one cluster; ``separation``: (within - between) / within_sd.
+    """
     found = cosines(updates, updates)
     alike, pairs = clusters[:, None] == clusters, np.triu(np.ones_like(found, dtype=bool), k=1)
     within, between = found[alike & pairs], found[~alike & pairs]
@@ -47,21 +41,13 @@ def separation(updates: Matrix32, clusters: np.ndarray) -> dict[str, float]:
     }
 
 
-def main(name: str = PHASE) -> None:
-    rows, done = [], set()
-    for planned in read_experiment(HERE / f"{name}.toml").runs:
-        key = (planned.label.setting, planned.label.seed)
-        if key in done:
-            continue
-        done.add(key)
-        world = build_world(planned.scenario)
+def separations(experiment: Experiment) -> pd.DataFrame:
+    """The figures of each setting and seed, a row for each; no run is needed for them."""
+    planned = {(run.label.setting, run.label.seed): run.scenario for run in experiment.runs}
+    rows = []
+    for (setting, seed), scenario in planned.items():
+        world = build_world(scenario)
         figures = separation(first_updates(world), world.population.clusters)
-        rows.append({"setting": key[0], "seed": key[1], **figures})
+        rows.append({"setting": setting, "seed": seed, **figures})
         world.close()
-    folder = RESULTS / name
-    folder.mkdir(parents=True, exist_ok=True)
-    pd.DataFrame(rows).round(4).to_csv(folder / "cosines.csv", index=False)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return pd.DataFrame(rows).round(4)

@@ -16,6 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments import reporting
+from experiments.clustered.cosines import separations
 from experiments.reporting import (
     describe_runs,
     describe_seeds,
@@ -94,6 +95,7 @@ def refresh(name: str) -> None:
         moments = pd.concat(parts).sort_index()
         moments[[*RUN, "round", "accuracy", "worst_decile"]].to_csv(RESULTS / name / "moments.csv", index=False)
     if name in (PHASE, ANEW):
+        separations(experiment).to_csv(RESULTS / name / "cosines.csv", index=False)
         draw_separation(by_separation(summary, name), RESULTS / name / "found.png")
         draw_phase(summary, RESULTS / name / "diagram.png")
     if name in COMPARED:
@@ -264,6 +266,7 @@ def phase_tables(runs: pd.DataFrame) -> list[str]:
     shares.columns = [f"{each} ({counts[each]})" for each in shares.columns]
     settings = runs.pivot_table("adjusted_rand", index="setting", columns="method", sort=False)
     settings.insert(0, "separation", runs.groupby("setting", sort=False).separation.mean())
+    settings.insert(1, "own cosines", runs.groupby("setting", sort=False).within.mean())
     above = int((runs.separation >= runs.needed).groupby(runs.method).sum().iloc[0])
     compared = (
         f"**Against what is needed**: share found of the runs whose separation is below it, and above ({above} of "
@@ -274,31 +277,35 @@ def phase_tables(runs: pd.DataFrame) -> list[str]:
         to_markdown(shares.reset_index(), digits=2),
         compared,
         to_markdown(agreement(runs), digits=2),
-        "**Adjusted Rand index** in the mean over seeds.",
+        "**Adjusted Rand index** in the mean over seeds; *own cosines*: those of first updates of one cluster.",
         to_markdown(settings.reset_index(), digits=2),
     ]
 
 
 def agreement(runs: pd.DataFrame) -> pd.DataFrame:
-    """For each rule what was found on both sides of ``needed_separation``; how often that and other rules are right."""
+    """For each rule what was found on both sides of ``needed_separation``; how often that and other rules are right.
+
+    Where settings are of several data sets, for each of them.
+    """
     above = runs.separation >= runs.needed
-    by_method = runs.method
+    data = runs.setting.str.extract(r"^([^,]+), \d+ clients")[0].dropna().rename("data")
+    by = [runs.method, *([data] if len(data) else [])]
 
-    def right(foretold: pd.Series) -> pd.Series:
-        return (runs.found == foretold).groupby(by_method, sort=False).mean()
+    def share(of: pd.Series) -> pd.Series:
+        return of.groupby(by, sort=False).mean()
 
-    return pd.DataFrame(
-        {
-            "found below": runs.found[~above].groupby(by_method, sort=False).mean(),
-            "found above": runs.found[above].groupby(by_method, sort=False).mean(),
-            "right: needed": right(above),
-            f"right: separation of {FITTED_SEPARATION}, fitted": right(runs.separation >= FITTED_SEPARATION),
-            f"right: gap of {FITTED_GAP}, fitted": right(runs.within - runs.between >= FITTED_GAP),
-            "right: the commoner outcome": runs.found.groupby(by_method, sort=False).agg(
-                lambda found: max(found.mean(), 1 - found.mean())
-            ),
-        }
-    ).reset_index()
+    found = share(runs.found)
+    table = {
+        "found below": share(runs.found.where(~above)),
+        "found above": share(runs.found.where(above)),
+        "right: needed": share(runs.found == above),
+        f"right: separation of {FITTED_SEPARATION}, fitted": share(
+            runs.found == (runs.separation >= FITTED_SEPARATION)
+        ),
+        f"right: gap of {FITTED_GAP}, fitted": share(runs.found == (runs.within - runs.between >= FITTED_GAP)),
+        "right: the commoner outcome": found.where(found > 0.5, 1 - found),
+    }
+    return pd.DataFrame(table).reset_index()
 
 
 def draw_phase(summary: pd.DataFrame, path: Path) -> None:
@@ -324,7 +331,7 @@ def draw_phase(summary: pd.DataFrame, path: Path) -> None:
 def draw_separation(runs: pd.DataFrame, path: Path) -> None:
     """A dot for each run, a panel for each rule: what was found over separation, in units of what is needed."""
     rules = list(dict.fromkeys(method.rpartition(", ")[0] for method in runs.method))
-    figure = Figure(figsize=(3.2 * len(rules), 3.2))
+    figure = Figure(figsize=(0.8 + 3.0 * len(rules), 3.6), layout="constrained")
     panels = figure.subplots(1, len(rules), sharey=True, squeeze=False)[0]
     for axes, rule in zip(panels, rules, strict=True):
         for candidates, colour in (("newest", "tab:blue"), ("tips", "tab:orange")):
@@ -334,10 +341,11 @@ def draw_separation(runs: pd.DataFrame, path: Path) -> None:
             )
         axes.axvline(1, color="grey", linewidth=0.8)
         axes.set(title=rule, xlabel="separation over what is needed", xscale="log")
+        axes.set_xticks([0.1, 0.3, 1, 3, 10], ["0.1", "0.3", "1", "3", "10"])
+        axes.set_xticks([], minor=True)
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("adjusted Rand index")
-    panels[-1].legend(frameon=False)
-    figure.tight_layout()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
     figure.savefig(path, dpi=160)
 
 
