@@ -42,12 +42,13 @@ def separation(updates: Matrix32, clusters: np.ndarray) -> dict[str, float]:
 
 
 def separations(experiment: Experiment) -> pd.DataFrame:
-    """The figures of each setting and seed, a row for each; no run is needed for them."""
+    """The figures of each setting and seed, a row for each, and how many clients and clusters; needs no run."""
     planned = {(run.label.setting, run.label.seed): run.scenario for run in experiment.runs}
     rows = []
     for (setting, seed), scenario in planned.items():
         world = build_world(scenario)
-        figures = separation(first_updates(world), world.population.clusters)
-        rows.append({"setting": setting, "seed": seed, **figures})
+        clusters = world.population.clusters
+        counts = {"clients": world.num_clients, "clusters": len(np.unique(clusters))}
+        rows.append({"setting": setting, "seed": seed, **counts, **separation(first_updates(world), clusters)})
         world.close()
     return pd.DataFrame(rows).round(4)

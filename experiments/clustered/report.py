@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Final
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -57,8 +58,6 @@ SHOWN: Final = {
 }
 FOUND: Final = 0.95
 """Adjusted Rand index from which clusters count as found."""
-CLIENTS: Final = 30
-"""In all settings of ``phase.toml``; those of ``phase_anew.toml`` name them."""
 FITTED_GAP: Final = 0.4
 FITTED_SEPARATION: Final = 4.4
 """From which gap of mean cosines, within less between, and from which separation clusters are found: as is right for
@@ -230,12 +229,9 @@ def floor_tables(summary: pd.DataFrame) -> list[str]:
 
 def by_separation(summary: pd.DataFrame, name: str) -> pd.DataFrame:
     """Runs with how far apart their clients' first updates are (``cosines.py``), and how far that has to be."""
-    cosines = pd.read_csv(RESULTS / name / "cosines.csv")
-    measured = cosines[["setting", "seed", "separation", "within", "between"]]
+    measured = pd.read_csv(RESULTS / name / "cosines.csv").drop(columns="within_sd")
     runs = summary.merge(measured, on=["setting", "seed"], how="left", validate="many_to_one")
-    clusters = runs.setting.str.extract(r"(\d+) clusters")[0].astype(int)
-    clients = runs.setting.str.extract(r"(\d+) clients")[0].astype(float).fillna(CLIENTS).astype(int)
-    needed = [needed_separation(*each) for each in zip(clients, clusters, strict=True)]
+    needed = [needed_separation(*each) for each in zip(runs.clients, runs.clusters, strict=True)]
     return runs.assign(needed=needed, found=runs.adjusted_rand >= FOUND)
 
 
@@ -270,7 +266,8 @@ def phase_tables(runs: pd.DataFrame) -> list[str]:
     above = int((runs.separation >= runs.needed).groupby(runs.method).sum().iloc[0])
     compared = (
         f"**Against what is needed**: share found of the runs whose separation is below it, and above ({above} of "
-        f"{int(counts.sum())}); and for how many runs that, and simpler rules, say right whether clusters are found."
+        f"{int(counts.sum())}); and for how many runs that, and simpler rules, say right whether clusters are found "
+        "(*fitted*: on the runs of phase.toml)."
     )
     return [
         f"Share of runs in which clusters were found, by separation (how many runs); {describe_seeds(runs)}.",
@@ -285,11 +282,11 @@ def phase_tables(runs: pd.DataFrame) -> list[str]:
 def agreement(runs: pd.DataFrame) -> pd.DataFrame:
     """For each rule what was found on both sides of ``needed_separation``; how often that and other rules are right.
 
-    Where settings are of several data sets, for each of them.
+    Where settings name their populations, for each of them.
     """
     above = runs.separation >= runs.needed
-    data = runs.setting.str.extract(r"^([^,]+), \d+ clients")[0].dropna().rename("data")
-    by = [runs.method, *([data] if len(data) else [])]
+    populations = runs.setting.str.extract(r"^(.+ in \d+ clusters)")[0].dropna().rename("population")
+    by = [runs.method, *([populations] if len(populations) else [])]
 
     def share(of: pd.Series) -> pd.Series:
         return of.groupby(by, sort=False).mean()
@@ -309,38 +306,47 @@ def agreement(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_phase(summary: pd.DataFrame, path: Path) -> None:
-    """A panel for each rule and kind of candidates: how well clusters were found, by how clear they are and which."""
-    axis = summary.setting.str.extract(r"^(?P<population>.+), (?P<strength>[\d.]+)$")
-    runs = summary.join(axis)
+    """A panel for each rule and kind of candidates: the adjusted Rand index by population and strength of its shift."""
+    runs = summary.join(summary.setting.str.extract(r"^(?P<population>.+), (?P<strength>[\d.]+)$"))
     methods = list(dict.fromkeys(runs.method))
-    size = (2.6 + 1.3 * len(methods), 1.1 + 0.27 * axis.population.nunique())
+    size = (2.6 + 1.3 * len(methods), 1.1 + 0.27 * runs.population.nunique())
     figure = Figure(figsize=size, layout="constrained")
-    panels = figure.subplots(1, len(methods), sharey=True)
+    panels = figure.subplots(1, len(methods), sharey=True, squeeze=False)[0]
     for axes, method in zip(panels, methods, strict=True):
         mine = runs[runs.method == method]
         found = mine.pivot_table("adjusted_rand", index="population", columns="strength", sort=False)
         drawn = axes.imshow(found, vmin=0, vmax=1, cmap="viridis", aspect="auto")
+        for (row, column), index in np.ndenumerate(found.to_numpy()):
+            colour = "black" if index > 0.6 else "white"
+            axes.text(column, row, f"{index:.2f}", ha="center", va="center", fontsize=6, color=colour)
         axes.set_xticks(range(len(found.columns)), found.columns, fontsize=7)
         axes.set_yticks(range(len(found)), found.index, fontsize=8)
+        axes.tick_params(left=False)
         axes.set_title(method.replace(", ", ",\n"), fontsize=8)
-    figure.supxlabel("share of a client's samples of its cluster's own labels", fontsize=8)
-    figure.colorbar(drawn, ax=list(panels), label="adjusted Rand index", pad=0.01)
+    figure.supxlabel("part of a client's samples drawn from its cluster's own labels alone", fontsize=8)
+    bar = figure.colorbar(drawn, ax=list(panels), pad=0.01)
+    bar.set_label("adjusted Rand index", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
     figure.savefig(path, dpi=160)
 
 
 def draw_separation(runs: pd.DataFrame, path: Path) -> None:
-    """A dot for each run, a panel for each rule: what was found over separation, in units of what is needed."""
-    rules = list(dict.fromkeys(method.rpartition(", ")[0] for method in runs.method))
-    figure = Figure(figsize=(0.8 + 3.0 * len(rules), 3.6), layout="constrained")
-    panels = figure.subplots(1, len(rules), sharey=True, squeeze=False)[0]
-    for axes, rule in zip(panels, rules, strict=True):
-        for candidates, colour in (("newest", "tab:blue"), ("tips", "tab:orange")):
-            mine = runs[runs.method == f"{rule}, {candidates}"]
+    """A dot for each run, a panel for each rule and data set: what was found over separation, over what is needed."""
+    data = runs.setting.str.extract(r"^([^,]+), \d+ clients")[0].fillna("")
+    rules = runs.method.str.rpartition(", ")[0]
+    shown = list(dict.fromkeys(zip(data, rules, strict=True)))
+    figure = Figure(figsize=(0.8 + 3.0 * len(shown), 3.6), layout="constrained")
+    panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+    for axes, (of, rule) in zip(panels, shown, strict=True):
+        for candidates, colour, filled in (("newest", "tab:blue", "tab:blue"), ("tips", "tab:orange", "none")):
+            mine = runs[(data == of) & (runs.method == f"{rule}, {candidates}")]
+            across = mine.separation / mine.needed
             axes.scatter(
-                mine.separation / mine.needed, mine.adjusted_rand, s=9, alpha=0.6, color=colour, label=candidates
+                across, mine.adjusted_rand, s=12, alpha=0.7, edgecolors=colour, facecolors=filled, label=candidates
             )
         axes.axvline(1, color="grey", linewidth=0.8)
-        axes.set(title=rule, xlabel="separation over what is needed", xscale="log")
+        title = ", ".join(filter(None, (of, rule)))
+        axes.set(title=title, xlabel="separation over what is needed", xscale="log")
         axes.set_xticks([0.1, 0.3, 1, 3, 10], ["0.1", "0.3", "1", "3", "10"])
         axes.set_xticks([], minor=True)
         axes.grid(alpha=0.3)
