@@ -67,7 +67,7 @@ PARTS = (
     Part("clustered/phase_anew", 3, is_default=False),
     Part("findings/freshness", 9, is_default=False),
     Part("findings/tips_or_newest", 20, is_default=False),
-    Part("dag-acfl/table_2_lr", 60, is_default=False),
+    Part("dag-acfl/table_2_lr", 65, is_default=False),
     Part("dag-acfl/table_2_mlp_type_ii", 150, is_default=False),
     Part("dag-acfl/table_2_mlp_type_i", 150, is_default=False),
     Part("dag-acfl/all_images", 4),
