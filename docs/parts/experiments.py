@@ -72,6 +72,7 @@ _SHOWN: Final = {
     "loss": "Test loss over rounds",
     "-deviations": "Standard deviations of parameters, across nodes and within one",
     "changes": "What aggregation and training change",
+    "cosine": "Cosine between what training and what aggregation change",
     "_5c": "Numerical model: standard deviations of parameters (Fig. 5c)",
     "_6": "Averaging compresses parameters: nodes grow alike, and each node's parameters, too (Fig. 6)",
     "_8a": "‖v_steady‖ over the number of nodes, by family (Fig. 8a)",

@@ -198,8 +198,8 @@ def beside(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 def changes(kept: pd.DataFrame) -> pd.DataFrame:
-    """Means over seeds of what rounds changed, a row for each method and round."""
-    means = kept.groupby(["method", "round"], sort=False)[list(CHANGES)].mean().reset_index()
+    """Means over seeds of what rounds changed, a row for each setting, method and round."""
+    means = kept.groupby(["setting", "method", "round"], sort=False)[list(CHANGES)].mean().reset_index()
     means["round"] += 1
     return means.rename(columns=lambda name: {"sigma_an": "σ_an", "sigma_ap": "σ_ap"}.get(name, name.replace("_", " ")))
 

@@ -206,10 +206,11 @@ def test_rounds_to_learn_are_averaged_over_the_seeds_that_came_there() -> None:
 
 def test_changes_are_means_over_seeds_and_their_rounds_count_from_one() -> None:
     module = script("uncoordinated_initialisation")
-    kept = pd.DataFrame({"method": "He", "round": [0, 1, 0, 1], "seed": [0, 0, 1, 1]})
-    table = module.changes(kept.assign(**{name: [0.1, 0.2, 0.3, 0.6] for name in module.CHANGES}))
-    assert table["round"].tolist() == [1, 2]
-    assert table["σ_an"].tolist() == pytest.approx([0.2, 0.4])
+    kept = pd.DataFrame({"setting": [*"AAAAB"], "method": "He", "round": [0, 1, 0, 1, 0], "seed": [0, 0, 1, 1, 0]})
+    table = module.changes(kept.assign(**{name: [0.1, 0.2, 0.3, 0.6, 0.7] for name in module.CHANGES}))
+    assert table["setting"].tolist() == ["A", "A", "B"]
+    assert table["round"].tolist() == [1, 2, 1]
+    assert table["σ_an"].tolist() == pytest.approx([0.2, 0.4, 0.7])
 
 
 def test_gains_are_points_above_a_baseline() -> None:
