@@ -38,7 +38,8 @@ class NodeParams(FirstModelParams):
     first_step: str = parameter(
         "training",
         choices=("training", "aggregation"),
-        doc="aggregation: first models are sent as they are, and aggregated before the first training.",
+        doc="aggregation: first models are sent as they are, and aggregated before the first training; say so with a "
+        "gain, which a first training may destroy.",
     )
 
 
