@@ -12,6 +12,7 @@ from fl_simulator.config.experiment import Experiment
 from fl_simulator.report import (
     RUN,
     keep_tables,
+    methods_by_settings,
     missing_runs,
     page,
     paired_differences,
@@ -155,12 +156,7 @@ def moments_table(summary: pd.DataFrame, *, beside: str = "accuracy") -> list[st
         beside: The column that the other table shows.
     """
     shown = {name: words for name, words in _MOMENTS.items() if name != beside and name in summary}
-    shares = len(summary.participation.unique()) > 1
-    cells: dict[str, dict[str, str]] = {}
-    for (setting, share, method), runs in summary.groupby(list(RUN[:3]), sort=False):
-        text = " / ".join(f"{runs[name].mean():.4f}" for name in shown)
-        cells.setdefault(method, {})[f"{setting}, γ {share:g}" if shares else setting] = text
-    table = pd.DataFrame.from_dict(cells, orient="index").fillna("-").rename_axis("method").reset_index()
+    table = methods_by_settings(summary, lambda *key: " / ".join(f"{key[-1][name].mean():.4f}" for name in shown))
     return [f"**At other moments**: {' / '.join(shown.values())}, means over seeds.", to_markdown(table)]
 
 

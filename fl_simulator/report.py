@@ -11,7 +11,7 @@ extra ``report`` and are loaded where they are used.
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
@@ -150,17 +150,31 @@ def accuracy_table(
             each stands below the measured one.
         column: What is shown.
     """
-    cells: dict[str, dict[str, str]] = {}
     paper = {}
     for row in [] if reported is None else reported.to_dict("records"):
         spread = row.get("spread", math.nan)
         text = f"{row['accuracy']:.4f}" + ("" if math.isnan(spread) else f" ± {spread:.4f}")
         paper[row["setting"], float(row["participation"]), row["method"]] = text
+
+    def cell(setting: str, share: float, method: str, runs: "DataFrame") -> str:
+        beside = paper.get((setting, float(share), method))
+        return mean_and_spread(runs[column]) + (f"<br>{beside}" if beside else "")
+
+    return methods_by_settings(summary, cell)
+
+
+def methods_by_settings(summary: "DataFrame", cell: "Callable[[str, float, str, DataFrame], str]") -> "DataFrame":
+    """Methods down, settings across, with γ where there are several shares; a dash where there are no runs.
+
+    Args:
+        summary: Of ``summarise_runs``.
+        cell: What is said of a setting, its share, a method and their runs.
+    """
+    cells: dict[str, dict[str, str]] = {}
     shares = len(summary.participation.unique()) > 1
     for (setting, share, method), runs in summary.groupby(list(RUN[:3]), sort=False):
-        beside = paper.get((setting, float(share), method))
-        text = mean_and_spread(runs[column]) + (f"<br>{beside}" if beside else "")
-        cells.setdefault(method, {})[f"{setting}, γ {share:g}" if shares else setting] = text
+        heading = f"{setting}, γ {share:g}" if shares else setting
+        cells.setdefault(method, {})[heading] = cell(setting, share, method, runs)
     table = load_pandas().DataFrame.from_dict(cells, orient="index").fillna("-")
     return table.rename_axis("method").reset_index()
 

@@ -76,11 +76,11 @@ def _logging_as_before() -> Iterator[None]:
 
     A level that stays would hide from a later test of this worker what its server says.
     """
-    root, *others = map(logging.getLogger, (None, "ledger_server", "fl_core", "dag_acfl", "urllib3", "uvicorn.error"))
-    handlers = root.handlers[:]
-    levels = {logger: logger.level for logger in (root, *others)}
+    names = (None, "ledger_server", "fl_core", "dag_acfl", "urllib3", "uvicorn.error")
+    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
+    handlers = logging.root.handlers[:]
     yield
-    root.handlers[:] = handlers
+    logging.root.handlers[:] = handlers
     for logger, level in levels.items():
         logger.setLevel(level)
 

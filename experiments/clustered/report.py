@@ -38,12 +38,11 @@ from fl_simulator.report import (
 
 HERE = Path(__file__).resolve().parent
 RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
-PHASE: Final = "phase"
-ANEW: Final = "phase_anew"
+PHASES: Final = ("phase", "phase_anew")
 CONDITIONS: Final = "conditions"
 FEW: Final = "few_samples"
 COMPARED: Final = ("shifts", "other_data")
-EXPERIMENTS: Final = (*COMPARED, CONDITIONS, FEW, PHASE, ANEW)
+EXPERIMENTS: Final = (*COMPARED, CONDITIONS, FEW, *PHASES)
 OURS: Final = "DAG-ACFL (newest, four others)"
 BOUND: Final = "oracle"
 DRAWN: Final = ("FedAvg", "IFCA (3)", "FeSEM (3, k-means)", "FlexCFL (3)", "CFL", OURS, BOUND)
@@ -93,7 +92,7 @@ def refresh(name: str) -> None:
         ]
         moments = pd.concat(parts).sort_index()
         moments[[*RUN, "round", "accuracy", "worst_decile"]].to_csv(RESULTS / name / "moments.csv", index=False)
-    if name in (PHASE, ANEW):
+    if name in PHASES:
         separations(experiment).to_csv(RESULTS / name / "cosines.csv", index=False)
         draw_separation(by_separation(summary, name), RESULTS / name / "found.png")
         draw_phase(summary, RESULTS / name / "diagram.png")
@@ -113,7 +112,7 @@ def whole_settings(summary: pd.DataFrame, experiment: Experiment) -> pd.DataFram
 def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     summary = pd.read_csv(RESULTS / name / "summary.csv")
-    if name in (PHASE, ANEW):
+    if name in PHASES:
         return phase_tables(by_separation(summary, name))
     if name == CONDITIONS:
         return condition_tables(summary, pd.read_csv(RESULTS / name / "moments.csv"))
@@ -261,8 +260,8 @@ def phase_tables(runs: pd.DataFrame) -> list[str]:
     shares = shares[[each for each in names.values() if each in shares]]
     shares.columns = [f"{each} ({counts[each]})" for each in shares.columns]
     settings = runs.pivot_table("adjusted_rand", index="setting", columns="method", sort=False)
-    settings.insert(0, "separation", runs.groupby("setting", sort=False).separation.mean())
-    settings.insert(1, "own cosines", runs.groupby("setting", sort=False).within.mean())
+    means = runs.groupby("setting", sort=False)[["separation", "within"]].mean()
+    settings = means.rename(columns={"within": "own cosines"}).join(settings)
     above = int((runs.separation >= runs.needed).groupby(runs.method).sum().iloc[0])
     compared = (
         f"**Against what is needed**: share found of the runs whose separation is below it, and above ({above} of "
