@@ -129,6 +129,7 @@ def tables(name: str) -> list[str]:
         f"interval, how many. *best*: the method that did best in the mean, {BOUND} aside; it was chosen by the same "
         "seeds, so that its interval is too narrow."
     )
+    worst_differences = "**The same for the worst tenth of clients at the end**, *best* being the best for them."
     level = (
         f"**Level with the best**: in how many settings a method is within {CLOSE} of the best, {BOUND} aside; bytes, "
         "and seconds of training alone, without what selections, similarities and losses of candidates take."
@@ -137,7 +138,9 @@ def tables(name: str) -> list[str]:
         f"{describe_runs(summary, 'Test accuracy')} Each run's value is the mean over its clients.",
         *parts,
         differences,
-        to_markdown(leads(summary)),
+        to_markdown(leads(summary, "accuracy_last_5")),
+        worst_differences,
+        to_markdown(leads(summary, "worst_decile")),
         level,
         to_markdown(standing(summary)),
     ]
@@ -150,17 +153,17 @@ def by_data(summary: pd.DataFrame) -> list[pd.DataFrame]:
     return [mine for _, mine in summary.groupby(summary.setting.str.partition(",")[0], sort=False)]
 
 
-def leads(summary: pd.DataFrame) -> pd.DataFrame:
-    """How far from ours the best method of each setting is, FedAvg, and what is told the clusters."""
-    means = summary[summary.method != BOUND].groupby(["setting", "method"], sort=False).accuracy_last_5.mean()
+def leads(summary: pd.DataFrame, column: str) -> pd.DataFrame:
+    """How far from ours the best method of each setting is by a column, FedAvg, and what is told the clusters."""
+    means = summary[summary.method != BOUND].groupby(["setting", "method"], sort=False)[column].mean()
     best = means.groupby("setting", sort=False).idxmax().map(lambda found: found[1])
     rows = []
     for setting, method in best.items():
         mine = summary[summary.setting == setting]
         row = {"setting": setting, "best": method}
-        for column, other in (("best less ours", method), ("FedAvg less ours", "FedAvg"), ("oracle less ours", BOUND)):
-            differences = paired_differences(mine, {other: OURS})
-            row[column] = "-" if other == OURS else differences.iloc[0][setting]
+        for title, other in (("best less ours", method), ("FedAvg less ours", "FedAvg"), ("oracle less ours", BOUND)):
+            differences = paired_differences(mine, {other: OURS}, column=column)
+            row[title] = "-" if other == OURS else differences.iloc[0][setting]
         rows.append(row)
     return pd.DataFrame(rows)
 
