@@ -128,14 +128,22 @@ class PopulationTrainer(ABC):
         if any(len(task.samples) == 0 for task in tasks):
             raise ShapeMismatchError("a task without samples; each needs at least one")
 
-    def _error(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss's gradient at logits ``(…, classes)``, each sample's alone; labels ``(…)``."""
+    def _error(self, logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """The loss's gradient at a batch's logits ``(…, b, classes)``; labels and samples' weights ``(…, b)``.
+
+        Where the batch's mean loss is above the recipe's bound there is none.
+        """
         error = torch.softmax(logits, -1, dtype=self._softmax_dtype)
         right, other = self._recipe.teacher(logits.shape[-1])
         if other:
             error -= other
         at = labels.unsqueeze(-1)
-        return error.scatter_add_(-1, at, error.new_full((), other - right).expand(at.shape))
+        error.scatter_add_(-1, at, error.new_full((), other - right).expand(at.shape)).mul_(weights.unsqueeze(-1))
+        if self._recipe.loss_bound:
+            losses = -torch.log_softmax(logits, -1, dtype=self._softmax_dtype).gather(-1, at).squeeze(-1)
+            mean = (losses * weights).sum(-1) / weights.sum(-1)
+            error.masked_fill_((mean > self._recipe.loss_bound)[..., None, None], 0.0)
+        return error
 
     def _taken(self, places: Tensor) -> Tensor:
         """The images of these samples; not copied where they stand together, as those of a common test do."""

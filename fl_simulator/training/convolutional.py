@@ -114,8 +114,9 @@ class ConvolutionalTrainer(PopulationTrainer):
         for layer in range(1, self._depth + 1):
             outputs = torch.addmm(tensors[f"fc{layer}.bias"], values[-1], tensors[f"fc{layer}.weight"].T)
             values.append(outputs if layer == self._depth else outputs.relu_())
-        delta = self._error(values.pop(), self._labels[places])  # (b, classes)
-        deltas = [(delta * scale).to(self._dtype)]
+        weights = torch.full((len(batch),), scale, dtype=self._softmax_dtype, device=self._device)
+        delta = self._error(values.pop(), self._labels[places], weights)  # (b, classes)
+        deltas = [delta.to(self._dtype)]
         for layer in range(self._depth, 1, -1):
             deltas.append(deltas[-1] @ tensors[f"fc{layer}.weight"])
             deltas[-1] *= values[layer - 1] > 0

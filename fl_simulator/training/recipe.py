@@ -23,6 +23,8 @@ class Recipe:
         loss: ``cross-entropy``, or ``virtual-teacher`` (DecDiff, Eq. 7-8).
         beta: β, the virtual teacher's trust in a sample's label; DecDiff asks for 0.9 or more, and does not say what it
             takes. 1 is the cross-entropy.
+        loss_bound: A batch whose mean loss is above it has no gradient, as PyTorch's ``clamp(loss, max=…)`` has none
+            ([Gain]'s program, not its text: 10). 0: no bound.
 
     Raises:
         ParameterError: A value is out of range, or momentum is asked of ``adamw``.
@@ -46,6 +48,10 @@ class Recipe:
         0.95, above=0.0, at_most=1.0, doc="Of the virtual teacher: what the right label has; the rest share 1 - beta."
     )
 
+    loss_bound: float = parameter(
+        0.0, at_least=0.0, doc="A batch with a greater mean cross-entropy has no gradient; 0: no bound."
+    )
+
     def __post_init__(self) -> None:
         for name, rule in rules_of(type(self)).items():
             value = getattr(self, name)
@@ -55,6 +61,9 @@ class Recipe:
             raise ParameterError(
                 f"momentum {self.momentum} is of optimizer 'sgd'; 'adamw' has moments of its own, so leave it out"
             )
+
+        if self.loss_bound and self.loss != "cross-entropy":
+            raise ParameterError(f"loss_bound {self.loss_bound} is of loss 'cross-entropy', so leave it out")
 
     @property
     def num_kept(self) -> int:

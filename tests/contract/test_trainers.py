@@ -176,6 +176,7 @@ def test_training_together_is_training_one_after_the_other(
         pytest.param(Recipe(10, 0.05, momentum=0.5), id="momentum"),
         pytest.param(Recipe(10, 0.001, optimizer="adamw"), id="adamw"),
         pytest.param(Recipe(10, 0.05, momentum=0.9, loss="virtual-teacher", beta=0.9), id="virtual-teacher"),
+        pytest.param(Recipe(10, 0.05, momentum=0.5, loss_bound=2.3), id="some batches above the bound"),  # of ln 10
     ],
 )
 def test_whatever_the_recipe_together_is_one_after_the_other(name: str, population: Population, recipe: Recipe) -> None:

@@ -77,7 +77,8 @@ class SequentialTrainer(PopulationTrainer):
         places = torch.from_numpy(batch).to(self._device)
         logits, labels = self._module(self._images[places]), self._labels[places]
         if self._recipe.loss == "cross-entropy":
-            return nn.functional.cross_entropy(logits, labels)
+            loss = nn.functional.cross_entropy(logits, labels)
+            return torch.clamp(loss, max=self._recipe.loss_bound) if self._recipe.loss_bound else loss
         return virtual_teacher(logits, labels, beta=self._recipe.beta)
 
     @torch.no_grad()

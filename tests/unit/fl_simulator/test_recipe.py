@@ -28,6 +28,7 @@ def test_a_virtual_teacher_shares_what_it_does_not_trust_among_the_other_classes
         ({"weight_decay": -0.1}, "weight_decay must be at least 0"),
         ({"beta": 0.0}, "beta must be above 0"),
         ({"optimizer": "adamw", "momentum": 0.5}, "momentum 0.5 is of optimizer 'sgd'"),
+        ({"loss": "virtual-teacher", "loss_bound": 10.0}, "loss_bound 10.0 is of loss 'cross-entropy'"),
     ],
 )
 def test_a_value_out_of_range_is_refused(wrong: dict[str, Any], match: str) -> None:

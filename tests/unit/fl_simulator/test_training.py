@@ -85,6 +85,17 @@ def test_adamw_takes_a_gradient_for_the_weights_it_is_of_however_either_lies_in_
     torch.testing.assert_close(weights, -signs)
 
 
+def test_a_batch_whose_loss_is_above_the_bound_moves_nothing() -> None:
+    """From nought the loss is ln 2 = 0.69: above a bound of 0.6, not above 0.8. Beside it stands a row that is right."""
+    images = np.array([[1, 2]], np.float32)
+    for bound, step in ((0.6, 0.0), (0.8, 0.5)):
+        models = np.zeros((2, 6), np.float32)
+        models[1, 0] = 1.0  # a logit of 1 for the label: a loss of ln(1 + 1 / e) = 0.31
+        regression(images, [0], loss_bound=bound).train(models, [Task(np.array([0]), (row,), 1) for row in (0, 1)])
+        assert models[0, 0] == step
+        assert models[1, 0] > 1.0
+
+
 def test_a_virtual_teacher_lets_a_model_be_that_sure_and_no_surer() -> None:
     """Log-odds of ln 9 are p = 0.9: there its gradient is nought."""
     trainer = regression(np.array([[1]], np.float32), [0], loss="virtual-teacher", beta=0.9)
@@ -160,20 +171,30 @@ def test_the_virtual_teachers_gradient_is_the_slope_of_its_naive_twin(
 clients = st.lists(
     st.tuples(st.integers(1, 9), st.integers(0, 3), st.sampled_from([0, 0, 1, 5])), min_size=1, max_size=5
 )
-recipes = st.builds(
-    Recipe,
-    batch_size=st.integers(1, 4),
-    learning_rate=st.just(0.1),
-    momentum=st.sampled_from([0.0, 0.5, 0.9]),
-    loss=st.sampled_from(["cross-entropy", "virtual-teacher"]),
-    beta=st.sampled_from([0.6, 0.95, 1.0]),
-) | st.builds(
-    Recipe,
-    batch_size=st.integers(1, 4),
-    learning_rate=st.just(0.1),
-    optimizer=st.just("adamw"),
-    weight_decay=st.sampled_from([0.0, 0.01]),
-    loss=st.sampled_from(["cross-entropy", "virtual-teacher"]),
+recipes = (
+    st.builds(
+        Recipe,
+        batch_size=st.integers(1, 4),
+        learning_rate=st.just(0.1),
+        momentum=st.sampled_from([0.0, 0.5, 0.9]),
+        loss=st.sampled_from(["cross-entropy", "virtual-teacher"]),
+        beta=st.sampled_from([0.6, 0.95, 1.0]),
+    )
+    | st.builds(
+        Recipe,
+        batch_size=st.integers(1, 4),
+        learning_rate=st.just(0.1),
+        optimizer=st.just("adamw"),
+        weight_decay=st.sampled_from([0.0, 0.01]),
+        loss=st.sampled_from(["cross-entropy", "virtual-teacher"]),
+    )
+    | st.builds(
+        Recipe,
+        batch_size=st.integers(1, 4),
+        learning_rate=st.just(0.1),
+        optimizer=st.sampled_from(["sgd", "adamw"]),
+        loss_bound=st.sampled_from([0.5, 1.0]),
+    )
 )
 layers_of = st.sampled_from([(3, 2), (4, 5, 3), (2, 4, 3, 2)])
 
