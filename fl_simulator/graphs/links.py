@@ -38,7 +38,8 @@ class Links:
         """The graph with only those arcs that are up in a round.
 
         A link is up in both directions or in none, with probability ``links_up``; a node is up with ``nodes_up``, and
-        none of its links is where it is not (Uncoordinated initialisation, Fig. 4).
+        none of its links is where it is not (Uncoordinated initialisation, Fig. 4). Round -1 is what comes before the
+        first, when first models are sent.
         """
         if self.links_up == self.nodes_up == 1.0:
             return graph
@@ -47,8 +48,8 @@ class Links:
         if self.links_up < 1.0:
             low, high = np.minimum(targets, graph.sources), np.maximum(targets, graph.sources)
             links, link_of = np.unique(low * graph.num_nodes + high, return_inverse=True)  # (m,), (a,)
-            arcs &= (seeds.generator("links", number).random(len(links)) < self.links_up)[link_of]
+            arcs &= (seeds.generator("links", number + 1).random(len(links)) < self.links_up)[link_of]
         if self.nodes_up < 1.0:
-            nodes = seeds.generator("nodes", number).random(graph.num_nodes) < self.nodes_up
+            nodes = seeds.generator("nodes", number + 1).random(graph.num_nodes) < self.nodes_up
             arcs &= nodes[targets] & nodes[graph.sources]
         return graph.only(arcs)

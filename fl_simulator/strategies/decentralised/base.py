@@ -2,7 +2,7 @@
 
 Every node has a model of its own and hears its neighbours only. A round of ``TrainAndAggregate``: each node aggregates
 its model with those that it heard in the round before (in round 0 nobody has heard anything, unless nodes begin with
-aggregation: then first models were sent over all links), trains, and sends the result to all that hear it. A node that
+aggregation: then first models were sent before it), trains, and sends the result to all that hear it. A node that
 is not drawn for a round aggregates what it heard before, and neither trains nor sends nor hears; over links that are
 down nothing is sent; who heard nobody goes on from its own model. How models are aggregated is each strategy's own.
 """
@@ -148,7 +148,7 @@ class TrainAndAggregate(DecentralisedStrategy):
         super().__init__(params, world, aggregates_first=True)
         self._judges_aggregated = params.evaluate_on == "aggregated"
         nothing = self._graph.only(np.zeros(self._graph.num_arcs, dtype=np.bool_))
-        self._heard = self._graph if params.first_step == "aggregation" else nothing
+        self._heard = world.links(-1) if params.first_step == "aggregation" else nothing
         self.latest, self.took_part = -1, np.zeros(world.num_clients, dtype=np.bool_)
         self._aggregated: Matrix32 | None = None
         self._matrix: tuple[Graph, MixingMatrix] | None = None

@@ -77,6 +77,14 @@ def test_nodes_may_aggregate_first_models_before_anybody_trains() -> None:
     assert strategy.round(1, EVERYBODY).up == 4 * MODEL_BYTES
 
 
+def test_first_models_travel_only_over_links_that_are_up() -> None:
+    world = replace(path(), graph_links=Links(nodes_up=1e-9))
+    strategy = STRATEGIES.build("decavg", {"first_step": "aggregation"}, world)
+    strategy.models[:, 0] = [0, 6, 12]  # type: ignore[attr-defined]
+    assert strategy.round(0, EVERYBODY).up == 0
+    assert first_coordinates(strategy) == [4, 3, 8], "half the way to 8, 0, 4 from where each began"
+
+
 def test_decavg_replaces_a_model_by_its_neighbourhoods_average() -> None:
     # Averages (4 + 0) / 2, (4 + 0 + 2) / 3, (0 + 2) / 2, and from there half the way to 8, 0, 4.
     assert first_coordinates(played("decavg", {"evaluate_on": "aggregated"}, path(), 1)) == [2, 2, 1]
@@ -187,14 +195,14 @@ def arcs(graph: Graph, participants: Sequence[int]) -> dict[tuple[int, int], flo
     return {(i, j): weight for i, j, weight in found if i in participants and j in participants}
 
 
-def by_naive_twin(name: str, world: World, rounds: Sequence[np.ndarray]) -> list[np.ndarray]:
+def by_naive_twin(name: str, first_step: str, world: World, rounds: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Every node's model after these rounds, as it trained it."""
     people, graph = world.population, world.graph
     assert graph is not None
     examples = people.num_examples.tolist()
     goals = [people.images[rows].reshape(len(rows), -1).astype(float).mean(axis=0) for rows in people.train]
     models = [world.initial_model(node).astype(float) for node in range(world.num_clients)]
-    heard: dict[tuple[int, int], float] = {}
+    heard = arcs(world.links(-1), range(world.num_clients)) if first_step == "aggregation" else {}
     received = [np.zeros(2) for _ in models]
     for number, participants in enumerate(rounds):
         before, heard_before = models, heard
@@ -217,12 +225,12 @@ def by_naive_twin(name: str, world: World, rounds: Sequence[np.ndarray]) -> list
 
 @pytest.mark.parametrize("name", TRAIN_AND_AGGREGATE)
 @settings(deadline=None, max_examples=60)
-@given(case=cases())
-def test_it_does_as_its_naive_twin(name: str, case: Case) -> None:
-    strategy = STRATEGIES.build(name, {}, case.world)
+@given(case=cases(), first_step=st.sampled_from(["training", "aggregation"]))
+def test_it_does_as_its_naive_twin(name: str, case: Case, first_step: str) -> None:
+    strategy = STRATEGIES.build(name, {"first_step": first_step}, case.world)
     for number, participants in enumerate(case.rounds):
         strategy.round(number, participants)
-    expected = by_naive_twin(name, case.world, case.rounds)
+    expected = by_naive_twin(name, first_step, case.world, case.rounds)
     assert models_of(strategy, case.world.num_clients) == pytest.approx(np.array(expected), abs=1e-4)
 
 
