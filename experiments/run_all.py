@@ -102,7 +102,7 @@ PARTS = (
     Part("uncoordinated_initialisation/nodes_up", 13),
     Part("uncoordinated_initialisation/estimates", 9),
     Part("uncoordinated_initialisation/estimates_exponent", 9),
-    Part("uncoordinated_initialisation/changes", 14),
+    Part("uncoordinated_initialisation/changes", 21),
     Part("uncoordinated_initialisation/degrees", 17, is_default=False),
     Part("uncoordinated_initialisation/degrees_sgd", 56, is_default=False),
     Part("uncoordinated_initialisation/samples", 15, is_default=False),
