@@ -334,7 +334,7 @@ def module_of(name: str) -> torch.nn.Module:
     return classifier(KNOWN[name], (8, 8))
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(MODELS), indirect=True, scope="module")
 def test_every_model_trains_a_step(name: str) -> None:
     model = MODELS[name]
     image = model.image or (28, 28)
@@ -438,7 +438,7 @@ def test_rows_that_do_not_fit_are_refused(trainer: Trainer, population: Populati
         trainer.evaluate(models, [0], [population.test[0], population.test[1]])
 
 
-@pytest.mark.parametrize("name", ["lr", "mlp", "tiny-cnn"], scope="module")
+@pytest.mark.parametrize("name", ["lr", "mlp", "tiny-cnn"], indirect=True, scope="module")
 def test_bfloat16_trains_nearly_the_same_model(name: str, population: Population) -> None:
     exact = build(name, population)
     rounded = build(name, population, precision="bfloat16")
