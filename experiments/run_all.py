@@ -78,7 +78,7 @@ PARTS = (
     Part("dag-acfl/cnn_cifar_scaled", 98, is_default=False),
     Part("decdiff/table_2_mnist_small", 80, is_default=False),
     Part("decdiff/table_2_fashion_small", 75, is_default=False),
-    Part("decdiff/disruption", 33),
+    Part("decdiff/disruption", 47),
     Part("decdiff/virtual_teacher", 16, is_default=False),
     Part("attacks/undisturbed", 5, is_default=False),
     Part("attacks/one_in_nine", 25, is_default=False),
