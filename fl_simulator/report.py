@@ -34,6 +34,8 @@ CURVE: Final = ("round", "virtual_time_s", "accuracy", "loss")
 MOST_POINTS: Final = 50
 """Rounds that ``curves.csv`` keeps of a run."""
 _LAST: Final = 5
+_ROUNDING: Final = 1e-12
+"""Below which a mean of differences is what sums leave of nought."""
 _STUDENT_T: Final = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
@@ -215,7 +217,9 @@ def mean_and_interval(values: Sequence[float], digits: int) -> str:
     if count == 1:
         return f"{mean:+.{digits}f} (1)"
     half = half_interval(values)
-    return f"{mean:+.{digits}f} [{mean - half:.{digits}f}, {mean + half:.{digits}f}] ({count})"
+    ends = (mean, mean - half, mean + half)
+    mean, low, high = (0.0 if abs(each) < _ROUNDING else each for each in ends)  # a -0.0000 would be less than nought
+    return f"{mean:+.{digits}f} [{low:.{digits}f}, {high:.{digits}f}] ({count})"
 
 
 def half_interval(values: Sequence[float]) -> float:

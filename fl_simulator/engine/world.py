@@ -110,7 +110,7 @@ class World:
         return self.trainer.layout.nbytes
 
     def links(self, number: int) -> Graph:
-        """The graph with the links that are up in this round, -1: before the first; the same for every strategy."""
+        """The graph with a round's links that are up, the same for every strategy; -1: when first models are sent."""
         if self.graph is None:
             raise ScenarioError('the run has no graph: add a section [topology], such as name = "complete"')
         return self.graph_links.up(self.graph, number, self.seeds)

@@ -141,6 +141,7 @@ class PopulationTrainer(ABC):
         error.scatter_add_(-1, at, error.new_full((), other - right).expand(at.shape)).mul_(weights.unsqueeze(-1))
         if self._recipe.loss_bound:
             losses = -torch.log_softmax(logits, -1, dtype=self._softmax_dtype).gather(-1, at).squeeze(-1)
+            losses.masked_fill_(weights == 0, 0.0)  # a sample that only pads the batch may be infinitely wrong
             mean = (losses * weights).sum(-1) / weights.sum(-1)
             error.masked_fill_((mean > self._recipe.loss_bound)[..., None, None], 0.0)
         return error

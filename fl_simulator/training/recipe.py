@@ -23,11 +23,12 @@ class Recipe:
         loss: ``cross-entropy``, or ``virtual-teacher`` (DecDiff, Eq. 7-8).
         beta: β, the virtual teacher's trust in a sample's label; DecDiff asks for 0.9 or more, and does not say what it
             takes. 1 is the cross-entropy.
-        loss_bound: A batch whose mean loss is above it has no gradient, as PyTorch's ``clamp(loss, max=…)`` has none
-            ([Gain]'s program, not its text: 10). 0: no bound.
+        loss_bound: A batch whose mean cross-entropy is above it has no gradient, as with ``torch.clamp(loss, max=…)``
+            ([Gain]'s program, not its text: 10); momentum, AdamW and FedProx's term move the weights all the same.
+            0: no bound.
 
     Raises:
-        ParameterError: A value is out of range, or momentum is asked of ``adamw``.
+        ParameterError: A value is out of range, or momentum is asked of ``adamw``, or a bound of the virtual teacher.
     """
 
     batch_size: int = parameter(10, at_least=1, at_most=100_000, doc="Samples of a batch.")
@@ -47,9 +48,8 @@ class Recipe:
     beta: float = parameter(
         0.95, above=0.0, at_most=1.0, doc="Of the virtual teacher: what the right label has; the rest share 1 - beta."
     )
-
     loss_bound: float = parameter(
-        0.0, at_least=0.0, doc="A batch with a greater mean cross-entropy has no gradient; 0: no bound."
+        0.0, at_least=0.0, doc="A batch whose mean cross-entropy is above this has no gradient; 0: no bound."
     )
 
     def __post_init__(self) -> None:
@@ -61,7 +61,6 @@ class Recipe:
             raise ParameterError(
                 f"momentum {self.momentum} is of optimizer 'sgd'; 'adamw' has moments of its own, so leave it out"
             )
-
         if self.loss_bound and self.loss != "cross-entropy":
             raise ParameterError(f"loss_bound {self.loss_bound} is of loss 'cross-entropy', so leave it out")
 

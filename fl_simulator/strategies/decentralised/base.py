@@ -2,9 +2,10 @@
 
 Every node has a model of its own and hears its neighbours only. A round of ``TrainAndAggregate``: each node aggregates
 its model with those that it heard in the round before (in round 0 nobody has heard anything, unless nodes begin with
-aggregation: then first models were sent before it), trains, and sends the result to all that hear it. A node that
-is not drawn for a round aggregates what it heard before, and neither trains nor sends nor hears; over links that are
-down nothing is sent; who heard nobody goes on from its own model. How models are aggregated is each strategy's own.
+aggregation: then first models were sent over links that are up), trains, and sends the result to all that hear it. A
+node that is not drawn for a round aggregates what it heard before, and neither trains nor sends nor hears; over links
+that are down nothing is sent; who heard nobody goes on from its own model. How models are aggregated is each
+strategy's own.
 """
 
 from abc import abstractmethod
