@@ -103,7 +103,7 @@ openapi: $(DEV) $(VENV)-openapi/.installed ## docs/openapi.json: valid, and a cl
 	@OPENAPI_TOOLS=$(VENV)-openapi/bin $(BIN)/python -m pytest -q tests/docs/generated_client.py $(ARGS)
 
 js: $(DEV) $(VENV)-js/.installed ## The JavaScript client in Node and Chromium: types, vectors, size, kills, docs/javascript.md (KILLS=50)
-	@cd clients/js && PATH="$(abspath $(VENV)-js/bin):$$PATH" && npm run --silent check && npm test --silent
+	@cd clients/js && PATH="$(abspath $(VENV)-js/bin):$$PATH" && npm run --silent check && timeout 300 npm test --silent
 	@PATH="$(abspath $(VENV)-js/bin):$$PATH" $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/javascript/client_in_node.py tests/javascript/client_in_chromium.py \
 	  tests/javascript/javascript_page.py $(ARGS)
 
