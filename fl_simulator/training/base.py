@@ -129,9 +129,9 @@ class PopulationTrainer(ABC):
             raise ShapeMismatchError("a task without samples; each needs at least one")
 
     def _error(self, logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """The loss's gradient at a batch's logits ``(…, b, classes)``; labels and samples' weights ``(…, b)``.
+        """The loss's gradient at a batch's logits ``(…, b, classes)``, as precise as models are.
 
-        Where the batch's mean loss is above the recipe's bound there is none.
+        Labels and samples' weights are ``(…, b)``. Where a batch's mean loss is above the recipe's bound there is none.
         """
         error = torch.softmax(logits, -1, dtype=self._softmax_dtype)
         right, other = self._recipe.teacher(logits.shape[-1])
@@ -144,7 +144,7 @@ class PopulationTrainer(ABC):
             losses.masked_fill_(weights == 0, 0.0)  # a sample that only pads the batch may be infinitely wrong
             mean = (losses * weights).sum(-1) / weights.sum(-1)
             error.masked_fill_((mean > self._recipe.loss_bound)[..., None, None], 0.0)
-        return error
+        return error.to(self._dtype)
 
     def _taken(self, places: Tensor) -> Tensor:
         """The images of these samples; not copied where they stand together, as those of a common test do."""

@@ -115,8 +115,7 @@ class ConvolutionalTrainer(PopulationTrainer):
             outputs = torch.addmm(tensors[f"fc{layer}.bias"], values[-1], tensors[f"fc{layer}.weight"].T)
             values.append(outputs if layer == self._depth else outputs.relu_())
         weights = torch.full((len(batch),), scale, dtype=self._softmax_dtype, device=self._device)
-        delta = self._error(values.pop(), self._labels[places], weights)  # (b, classes)
-        deltas = [delta.to(self._dtype)]
+        deltas = [self._error(values.pop(), self._labels[places], weights)]  # (b, classes)
         for layer in range(self._depth, 1, -1):
             deltas.append(deltas[-1] @ tensors[f"fc{layer}.weight"])
             deltas[-1] *= values[layer - 1] > 0

@@ -149,8 +149,7 @@ class DenseTrainer(PopulationTrainer):
             values.append(outputs.relu_() if layer > 1 else outputs)
             weight, bias = stack[f"fc{layer}.weight"][:active], stack[f"fc{layer}.bias"][:active]
             outputs = torch.baddbmm(bias.unsqueeze(1), values[-1], weight.transpose(1, 2))
-        delta = self._error(outputs, self._labels[batch], schedule.scale[:active, step, :width])  # (k, b, classes)
-        deltas = [delta.to(self._dtype)]
+        deltas = [self._error(outputs, self._labels[batch], schedule.scale[:active, step, :width])]  # (k, b, classes)
         for layer in range(self._depth, 1, -1):
             entering = torch.bmm(deltas[-1], stack[f"fc{layer}.weight"][:active])
             deltas.append(torch.ops.aten.threshold_backward(entering, values[layer - 1], 0))

@@ -65,11 +65,16 @@ def test_in_the_first_round_nobody_has_heard_anything(name: str) -> None:
     assert first_coordinates(played(name, {}, path(), 1)) == [4, 0, 2]
 
 
+def aggregating_first(world: World) -> DecentralisedStrategy:
+    """DecAvg whose three nodes begin at 0, 6 and 12, and aggregate before they train."""
+    strategy = STRATEGIES.build("decavg", {"first_step": "aggregation"}, world)
+    assert isinstance(strategy, DecentralisedStrategy)
+    strategy.models[:, 0] = [0, 6, 12]
+    return strategy
+
+
 def test_nodes_may_aggregate_first_models_before_anybody_trains() -> None:
-    world = path()
-    params: Mapping[str, JsonScalar] = {"first_step": "aggregation"}
-    strategy = STRATEGIES.build("decavg", params, world)
-    strategy.models[:, 0] = [0, 6, 12]  # type: ignore[attr-defined]
+    strategy = aggregating_first(path())
     traffic = strategy.round(0, EVERYBODY)
     # Averages (0 + 6) / 2, (0 + 6 + 12) / 3, (6 + 12) / 2, and from there half the way to 8, 0, 4.
     assert first_coordinates(strategy) == [5.5, 3, 6.5]
@@ -78,9 +83,7 @@ def test_nodes_may_aggregate_first_models_before_anybody_trains() -> None:
 
 
 def test_first_models_travel_only_over_links_that_are_up() -> None:
-    world = replace(path(), graph_links=Links(nodes_up=1e-9))
-    strategy = STRATEGIES.build("decavg", {"first_step": "aggregation"}, world)
-    strategy.models[:, 0] = [0, 6, 12]  # type: ignore[attr-defined]
+    strategy = aggregating_first(replace(path(), graph_links=Links(nodes_up=1e-9)))
     assert strategy.round(0, EVERYBODY).up == 0
     assert first_coordinates(strategy) == [4, 3, 8], "half the way to 8, 0, 4 from where each began"
 
