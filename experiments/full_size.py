@@ -31,6 +31,9 @@ SIBLINGS: Final = {
     "decdiff/table_2_mnist": "decdiff/table_2_mnist_small",
     "decdiff/table_2_fashion": "decdiff/table_2_fashion_small",
     "uncoordinated_initialisation/plateau_complete": "uncoordinated_initialisation/plateau_small",
+    "uncoordinated_initialisation/plateau_barabasi_albert": (
+        "uncoordinated_initialisation/plateau_barabasi_albert_small"
+    ),
     "d_cliques/cifar10_100": "d_cliques/cifar10_100_small",
 }
 """Each experiment at full size, and the one of the same model that was played."""

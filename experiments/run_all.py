@@ -96,7 +96,7 @@ PARTS = (
     Part("step_coding/cnn", 16, is_default=False),
     Part("uncoordinated_initialisation/numerical", 5, program="experiments.uncoordinated_initialisation.numerical"),
     Part("uncoordinated_initialisation/plateau_small", 24),
-    Part("uncoordinated_initialisation/plateau_barabasi_albert_small", 52, is_default=False),
+    Part("uncoordinated_initialisation/plateau_barabasi_albert_small", 23, is_default=False),
     Part("uncoordinated_initialisation/plateau_adamw", 11),
     Part("uncoordinated_initialisation/links", 24),
     Part("uncoordinated_initialisation/nodes_up", 29),
