@@ -39,6 +39,10 @@ SIBLINGS: Final = {
 """Each experiment at full size, and the one of the same model that was played."""
 
 
+ONE_STEP: Final = ("d-sgd",)
+"""Strategies whose round is one batch of every client, whatever epochs and steps say."""
+
+
 def images(experiment: Experiment) -> tuple[float, float]:
     """Images that all runs train on, each as often as they do, and images that clients are tested on."""
     counts: dict[str, tuple[int, int, int]] = {}
@@ -50,8 +54,9 @@ def images(experiment: Experiment) -> tuple[float, float]:
             counts[samples] = population.num_clients, sum(map(len, population.train)), sum(map(len, population.test))
         clients, to_train_on, to_test_on = counts[samples]
         training, run = scenario.training, scenario.run
-        steps = clients * training.steps * training.batch_size
-        trained += run.rounds * run.participation * (steps or to_train_on * training.epochs)
+        steps = 1 if scenario.strategy.name in ONE_STEP else training.steps
+        a_round = clients * steps * training.batch_size if steps else to_train_on * training.epochs
+        trained += run.rounds * run.participation * a_round
         tested += run.rounds / run.evaluate_every * to_test_on
     return trained, tested
 

@@ -175,7 +175,7 @@ def standing(summary: pd.DataFrame) -> pd.DataFrame:
     """How often each method is level with the best, whether it is told a number of clusters, and its costs."""
     means = summary.groupby(["setting", "method"], sort=False)[["accuracy_last_5", "worst_decile"]].mean()
     found = means[means.index.get_level_values("method") != BOUND]
-    level = found >= found.groupby("setting").transform("max") - CLOSE
+    level = found >= found.groupby("setting").transform("max") - CLOSE - LEAST
     count = level.groupby("method", sort=False).sum()
     costs = summary.assign(bytes=summary.up_bytes + summary.down_bytes).groupby("method", sort=False)
     settings = summary.setting.nunique()
