@@ -134,7 +134,6 @@ INITIALISATION: Final[Mapping[str, Callable[[], str]]] = {
             "initialisation-estimates": "estimates",
             "initialisation-exponents": "estimates_exponent",
             "initialisation-degrees": "degrees",
-            "initialisation-degrees-sgd": "degrees_sgd",
             "initialisation-samples": "samples",
             "initialisation-nodes": "nodes",
             "initialisation-epochs": "epochs",

@@ -8,6 +8,7 @@ Where ``build/simulations`` has finished runs of an experiment, their ``summary.
 then ``report.md`` is made of the CSV files that are there. What needs no training is in ``numerical.py``.
 """
 
+from itertools import pairwise
 from math import log
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from fl_simulator.report import (
     accuracy_table,
     draw_curves,
     mean_and_spread,
+    paired_differences,
     summarise_runs,
     to_markdown,
 )
@@ -51,7 +53,6 @@ EXPERIMENTS = (
     "nodes_up",
     "changes",
     "degrees",
-    "degrees_sgd",
     "samples",
     "nodes",
     "epochs",
@@ -154,6 +155,15 @@ def tables(name: str) -> list[str]:
         parts += difference_table(summary, "He")
         if "least_loss" in summary:
             parts += difference_table(summary, "He", ("loss", "test loss at the end, which [Gain]'s figures show"))
+    if "Centralised" in set(summary.method):
+        parts += difference_table(summary, "Centralised")
+        parts += [
+            (
+                "**From one setting to the next**, with the gain, on the same seeds: mean of the differences, its 95 % "
+                "confidence interval, how many."
+            ),
+            to_markdown(between_settings(summary[summary.method == "gain"])),
+        ]
     if "least_loss" in summary:
         parts += [
             (
@@ -179,6 +189,18 @@ def tables(name: str) -> list[str]:
             to_markdown(changes(pd.read_csv(RESULTS / name / "changes.csv")), digits=4),
         ]
     return parts
+
+
+def between_settings(summary: pd.DataFrame) -> pd.DataFrame:
+    """How far each setting of a method is from the one before it, seed by seed."""
+    rows = {f"{before} to {after}": {after: before} for before, after in pairwise(summary.setting.unique())}
+    by_setting = summary.assign(method=summary.setting, setting="all")
+    columns = {"accuracy": "accuracy_last_5", "loss at the end": "loss", "least loss": "least_loss"}
+    cells = {
+        head: [paired_differences(by_setting, pair, column=column)["all"].item() for pair in rows.values()]
+        for head, column in columns.items()
+    }
+    return pd.DataFrame({"settings": list(rows), **cells})
 
 
 def beside(summary: pd.DataFrame) -> pd.DataFrame:
