@@ -104,7 +104,7 @@ PARTS = (
     Part("uncoordinated_initialisation/estimates_exponent", 9),
     Part("uncoordinated_initialisation/changes", 21),
     Part("uncoordinated_initialisation/degrees", 23, is_default=False),
-    Part("uncoordinated_initialisation/samples", 15, is_default=False),
+    Part("uncoordinated_initialisation/samples", 27, is_default=False),
     Part("uncoordinated_initialisation/nodes", 13, is_default=False),
     Part("uncoordinated_initialisation/epochs", 57, is_default=False),
     Part("uncoordinated_initialisation/total_data", 36, is_default=False),
