@@ -105,7 +105,7 @@ PARTS = (
     Part("uncoordinated_initialisation/changes", 21),
     Part("uncoordinated_initialisation/degrees", 23, is_default=False),
     Part("uncoordinated_initialisation/samples", 27, is_default=False),
-    Part("uncoordinated_initialisation/nodes", 13, is_default=False),
+    Part("uncoordinated_initialisation/nodes", 20, is_default=False),
     Part("uncoordinated_initialisation/epochs", 57, is_default=False),
     Part("uncoordinated_initialisation/total_data", 36, is_default=False),
     Part("d_cliques/mnist_100", 8),
