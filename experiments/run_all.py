@@ -107,7 +107,7 @@ PARTS = (
     Part("uncoordinated_initialisation/samples", 27, is_default=False),
     Part("uncoordinated_initialisation/nodes", 20, is_default=False),
     Part("uncoordinated_initialisation/epochs", 17, is_default=False),
-    Part("uncoordinated_initialisation/total_data", 36, is_default=False),
+    Part("uncoordinated_initialisation/total_data", 18, is_default=False),
     Part("d_cliques/mnist_100", 8),
     Part("d_cliques/mnist_1000", 10),
     Part("d_cliques/interclique", 13, is_default=False),
