@@ -132,7 +132,6 @@ INITIALISATION: Final[Mapping[str, Callable[[], str]]] = {
             "initialisation-nodes-up": "nodes_up",
             "initialisation-changes": "changes",
             "initialisation-estimates": "estimates",
-            "initialisation-exponents": "estimates_exponent",
             "initialisation-degrees": "degrees",
             "initialisation-samples": "samples",
             "initialisation-nodes": "nodes",

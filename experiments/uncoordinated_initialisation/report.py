@@ -43,7 +43,6 @@ PLATEAUS = (
     "plateau_barabasi_albert_small",
     "plateau_adamw",
     "estimates",
-    "estimates_exponent",
     "plateau_complete",
     "plateau_barabasi_albert",
 )
