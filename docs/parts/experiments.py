@@ -152,6 +152,7 @@ CLIQUES: Final[Mapping[str, Callable[[], str]]] = {
             "cliques-removed": "cliques_removed",
             "cliques-iid": "iid",
             "cliques-momentum": "momentum",
+            "cliques-pixels": "pixels",
             "cliques-first": "first_models",
             "cliques-cifar": "cifar10_100_small",
         },

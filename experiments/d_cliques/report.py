@@ -44,6 +44,7 @@ EXPERIMENTS = (
     "cliques_removed",
     "iid",
     "momentum",
+    "pixels",
     "first_models",
     "cifar10_100_small",
     "cifar10_100",
