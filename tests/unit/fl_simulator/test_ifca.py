@@ -110,3 +110,9 @@ def test_when_no_draw_gives_each_its_share_the_most_even_one_is_taken() -> None:
 def test_a_restart_that_cannot_succeed_is_refused(params: dict[str, JsonScalar]) -> None:
     with pytest.raises(ParameterError, match="ifca"):
         ifca(line(), **params)
+
+
+def test_trying_models_counts_as_the_methods_work_and_not_as_tests() -> None:
+    world = line()
+    ifca(world, 1, 9).round(0, EVERYBODY)
+    assert set(world.stopwatch.take()) == {"training", "aggregation", "candidates"}
