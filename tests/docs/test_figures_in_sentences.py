@@ -8,12 +8,15 @@ this finds what was forgotten, not what somebody makes up.
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pandas as pd
 import pytest
+
+from fl_simulator.report import half_interval
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
@@ -35,6 +38,7 @@ NO_SENTENCE = re.compile(
     r"```.*?```|`[^`]*`|\]\([^)]*\)|(?:Fig\.|Sec\.|Eq\.|Python) [\d.]+|^#[^\n]*", re.DOTALL | re.MULTILINE
 )
 SENTENCE_END = re.compile(r"(?<=[.:;)])\s+|\n\s*\n|\n\* ")
+Source = str | Mapping[str, Any]
 ARITHMETIC = re.compile(r"[\d\s.+*/()-]+")
 
 
@@ -65,6 +69,23 @@ def is_rounded(figure: str, known: str) -> bool:
 
 def stands_in(figure: str, known: set[str]) -> bool:
     return any(is_rounded(figure, each) for each in known)
+
+
+def mean_and_ends(source: Mapping[str, Any]) -> tuple[float, float, float]:
+    """The mean difference of runs ``of`` from those of the same seeds that it is ``less``, and its 95 % interval."""
+    runs = pd.read_csv(EXPERIMENTS / "results" / source["runs"])
+
+    def values(chosen: Mapping[str, Any]) -> pd.Series:
+        for column, value in chosen.items():
+            assert value in set(runs[column]), f"no run has {column} = {value}"
+        mine = runs[(runs[list(chosen)] == list(chosen.values())).all(axis="columns")]
+        assert mine.seed.is_unique, f"several runs of a seed have {chosen}"
+        return mine.set_index("seed")[source["column"]]
+
+    differences = source.get("times", 1) * (values(source["of"]) - values(source["less"]))
+    assert differences.notna().all()
+    mean, half = differences.mean(), half_interval(differences.tolist())
+    return mean, mean - half, mean + half
 
 
 def unexplained(page: str) -> list[str]:
@@ -129,9 +150,13 @@ def test_derived_figures_are_what_they_are_derived_from(page: str) -> None:
     known = {*figures("".join(GENERATED.findall(text))), *quoted(FOLDERS[page])}
     tables = {each.lstrip("+-") for each in known}
     sentences = {each.lstrip("+-") for each in figures(NO_SENTENCE.sub(" ", GENERATED.sub(" ", text)))}
-    for figure, source in DERIVED.get(page, {}).items():
+    before: Source = ""
+    for figure, told in DERIVED.get(page, {}).items():
         assert figure in sentences, f"no sentence has {figure} any more"
-        if ARITHMETIC.fullmatch(source):
+        source = before = before if told == "the same" else told
+        if not isinstance(source, str):
+            assert any(is_rounded(figure, str(each)) for each in mean_and_ends(source)), f"{figure} is not {source}"
+        elif ARITHMETIC.fullmatch(source):
             assert set(figures(source)) <= tables, f"{figure} = {source}: not in the tables"
             assert is_rounded(figure, str(abs(eval(source)))), f"{figure} is not {source}"
 
@@ -147,3 +172,10 @@ def test_a_figure_that_no_table_has_is_found(tmp_path: Path) -> None:
     (_, _), (sentences, tables) = sections(page)
     assert figures(sentences) == ["0.5", "0.12", "0.13"]
     assert [each for each in figures(sentences) if stands_in(each, set(figures(tables)))] == ["0.12"]
+
+
+def test_differences_are_taken_between_runs_of_the_same_seed(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text("method,seed,accuracy\na,0,3\na,1,5\nb,1,1\nb,0,1\n", "utf-8")
+    source = {"runs": tmp_path / "runs.csv", "column": "accuracy", "of": {"method": "a"}, "less": {"method": "b"}}
+    # 2 and 4: the mean is 3, their standard deviation √2, and Student's t for two values 12.706.
+    assert mean_and_ends(source) == pytest.approx((3, 3 - 12.706, 3 + 12.706), abs=0.001)
