@@ -156,6 +156,7 @@ def tables(name: str) -> list[str]:
             parts += difference_table(summary, "He", ("loss", "test loss at the end, which [Gain]'s figures show"))
     if "Centralised" in set(summary.method):
         parts += difference_table(summary, "Centralised")
+        parts += difference_table(summary, "Centralised", ("least_loss", "least test loss"))
         parts += [
             (
                 "**From one setting to the next**, with the gain, on the same seeds: mean of the differences, its 95 % "

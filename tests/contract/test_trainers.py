@@ -79,10 +79,10 @@ SMALL = {
     "digits-mlp": None,
     "mlp": None,
     "tiny-cnn": Architecture(
-        "tiny-cnn", "two convolutions", (12,), (8, 8), (Convolution(4, 3, 1, is_pooled=False), Convolution(6, 3, 1)), 2
+        "tiny-cnn", "two convolutions", (12,), (8, 8), (Convolution(4, 3, 1, pool=0), Convolution(6, 3, 1)), 2
     ),
     "tiny-colour-cnn": Architecture(
-        "tiny-colour-cnn", "two normalised convolutions", (), (3, 8, 8), (Convolution(4, 3, 1, groups=2),) * 2
+        "tiny-colour-cnn", "two normalised convolutions", (), (3, 8, 8), (Convolution(4, 3, 1, pool=3, groups=2),) * 2
     ),
 }
 """Models that the suite trains: of each kind one that is small. That every model of ``MODELS`` trains is one test."""
