@@ -17,20 +17,20 @@ class Convolution:
         filters: Channels that come out.
         side: Of the kernel, a square.
         padding: Zeros around the image, on each side.
-        is_pooled: Whether the greatest of each 2 x 2 values is taken at the end.
+        pool: Side of the squares of which the greatest value is taken at the end, two values apart; 0: there are none.
         groups: Of a group normalisation between convolution and ReLU; 0: there is none.
     """
 
     filters: int
     side: int
     padding: int = 0
-    is_pooled: bool = True
+    pool: int = 2
     groups: int = 0
 
     def size_after(self, size: int) -> int:
         """Side of the image that comes out of one of that side."""
         convolved = size + 2 * self.padding - self.side + 1
-        return convolved // 2 if self.is_pooled else convolved
+        return (convolved - self.pool) // 2 + 1 if self.pool else convolved
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,14 @@ MODELS: Final = Registry[Architecture](
                 "CNN for Fashion-MNIST and EMNIST (DecDiff, Table I)",
                 (128,),
                 (28, 28),
-                (Convolution(32, 3, is_pooled=False), Convolution(64, 3)),  # pooled once, after both
+                (Convolution(32, 3, pool=0), Convolution(64, 3)),  # pooled once, after both
             ),
             Architecture(
                 "gn-lenet",
                 "LeNet with group normalisation for CIFAR-10 (D-Cliques)",
                 (),
                 (3, 32, 32),
-                (Convolution(32, 5, 2, groups=2), Convolution(32, 5, 2, groups=2), Convolution(64, 5, 2, groups=2)),
+                tuple(Convolution(filters, 5, 2, pool=3, groups=2) for filters in (32, 32, 64)),
             ),
         )
     },

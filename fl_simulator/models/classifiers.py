@@ -5,7 +5,7 @@ model                layers                                                     
 ===================  ============================================================  ==========
 ``digits-mlp``       64-32-10                                                           2,410
 ``lr``               784-10                                                             7,850
-``gn-lenet``         3 x (conv 5x5, 32, 32, 64 filters, 2 groups, ReLU, pool 2), 10    89,834
+``gn-lenet``         3 x (conv 5x5, 32, 32, 64 filters, 2 groups, ReLU, pool 3), 10    85,354
 ``mlp``              784-128-10                                                       101,770
 ``mlp-512-256-128``  784-512-256-128-10                                               567,434
 ``fashion-cnn``      conv 3x3, 32 and 64 filters, ReLU, pool 2, 128-10              1,199,882
@@ -15,7 +15,8 @@ model                layers                                                     
 
 DAG-ACFL (Sec. IV-A) does not say how its convolutions are padded; here they keep the image's size ('same').
 DecDiff's CNN for Fashion-MNIST and EMNIST (Table I) has no padding: its first fully connected layer takes 9216 values.
-D-Cliques' group-normalised LeNet is that of Hsieh et al. (ICML 2020), its convolutions padded to the image's size.
+D-Cliques' group-normalised LeNet is that of Hsieh et al. (ICML 2020), its convolutions padded to the image's size. It
+pools overlapping squares, as D-Cliques' program does, where the first normalisation comes after pooling, not before.
 All models take images ``(n, height, width)`` or ``(n, channels, height, width)``, float32, and give logits
 ``(n, classes)``.
 """
@@ -70,8 +71,8 @@ class Cnn(nn.Module):
             if layer.groups:
                 values = self.get_submodule(f"conv{number}_norm")(values)
             values = functional.relu(values)
-            if layer.is_pooled:
-                values = functional.max_pool2d(values, 2)
+            if layer.pool:
+                values = functional.max_pool2d(values, layer.pool, stride=2)
         values = values.flatten(1)
         for number in range(1, len(self._sizes) - 1):
             values = functional.relu(self.get_submodule(f"fc{number}")(values))

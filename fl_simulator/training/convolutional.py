@@ -132,8 +132,8 @@ class ConvolutionalTrainer(PopulationTrainer):
             if layer.groups:
                 scale, shift = tensors[f"{name}_norm.weight"], tensors[f"{name}_norm.bias"]
                 values = functional.group_norm(values, layer.groups, scale, shift)
-            if layer.is_pooled:
-                values = functional.max_pool2d(values, 2)
+            if layer.pool:
+                values = functional.max_pool2d(values, layer.pool, stride=2)
             values = functional.relu_(values)
         return values.flatten(1)
 
