@@ -29,7 +29,7 @@ SIBLINGS: Final = {
     "dag-acfl/table_2_mnist_cnn": "dag-acfl/cnn_mnist_scaled",
     "dag-acfl/table_2_cifar_cnn": "dag-acfl/cnn_cifar_scaled",
     "decdiff/table_2_mnist": "decdiff/table_2_mnist_small",
-    "decdiff/table_2_fashion": "decdiff/table_2_fashion_small",
+    "decdiff/table_2_fashion": "decdiff/fashion_seconds",
     "uncoordinated_initialisation/plateau_complete": "uncoordinated_initialisation/plateau_small",
     "uncoordinated_initialisation/plateau_barabasi_albert": (
         "uncoordinated_initialisation/plateau_barabasi_albert_small"

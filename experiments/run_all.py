@@ -80,6 +80,7 @@ PARTS = (
     Part("decdiff/table_2_fashion_small", 75, is_default=False),
     Part("decdiff/disruption", 47),
     Part("decdiff/virtual_teacher", 16, is_default=False),
+    Part("decdiff/fashion_seconds", 6, is_default=False),
     Part("attacks/undisturbed", 5, is_default=False),
     Part("attacks/one_in_nine", 25, is_default=False),
     Part("attacks/a_fifth", 15, is_default=False),

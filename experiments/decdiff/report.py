@@ -44,11 +44,13 @@ HERE = Path(__file__).resolve().parent
 RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 TEACHER = "virtual_teacher"
 DISRUPTION = "disruption"
+SECONDS = "fashion_seconds"
 EXPERIMENTS = (
     "table_2_mnist_small",
     "table_2_fashion_small",
     DISRUPTION,
     TEACHER,
+    SECONDS,
     "table_2_mnist",
     "table_2_fashion",
     "table_2_emnist",
@@ -94,6 +96,8 @@ def refresh(name: str) -> None:
     messages = rounds.groupby(list(RUN)).messages.mean().rename("messages_per_node")
     facts = read_run_facts(runs, experiment).join(messages).join(rounds_to_shares(rounds, summary))
     keep_results(rounds, summary.join(facts, on=list(RUN)), folder)
+    if name == SECONDS:
+        return
     if name == TEACHER:
         draw_teacher(summary, folder / "gain.png")
         return
@@ -135,6 +139,8 @@ def tables(name: str) -> list[str]:
     summary = pd.read_csv(RESULTS / name / "summary.csv")
     if name == TEACHER:
         return teacher_tables(summary)
+    if name == SECONDS:
+        return ["Seconds of a round.", to_markdown(summary[["method", *summary.filter(like="seconds_")]], digits=1)]
     paper = reported_accuracy() if name.startswith("table_2") else None
     taught = {method: other for method, other in TAUGHT.items() if method in set(summary.method)}
     noise = [name for name in ("accuracy", "best_accuracy", "accuracy_last_5") if name in summary]

@@ -53,7 +53,7 @@ def test_without_names_all_reports_are_written() -> None:
 
 def test_a_folder_is_all_in_it_but_what_is_at_full_size() -> None:
     parts = names(chosen(["decdiff"], only_reports=False))
-    short = ["table_2_mnist_small", "table_2_fashion_small", "disruption", "virtual_teacher"]
+    short = ["table_2_mnist_small", "table_2_fashion_small", "disruption", "virtual_teacher", "fashion_seconds"]
     assert parts == [f"decdiff/{name}" for name in short]
 
 
