@@ -117,7 +117,7 @@ PARTS = (
     Part("d_cliques/momentum", 7, is_default=False),
     Part("d_cliques/pixels", 8, is_default=False),
     Part("d_cliques/first_models", 9, is_default=False),
-    Part("d_cliques/cifar10_100_small", 61, is_default=False),
+    Part("d_cliques/cifar10_100_small", 80, is_default=False),
     Part("independent_initialisation", 5, program="experiments.independent_initialisation"),
     Part(
         "independent_initialisation_mnist",
