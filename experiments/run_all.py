@@ -59,7 +59,7 @@ PARTS = (
     Part("graph_digits", 1),
     Part("asynchronous", 14),
     Part("candidates", 6),
-    Part("clustered/shifts", 8, is_default=False),
+    Part("clustered/shifts", 14, is_default=False),
     Part("clustered/other_data", 47, is_default=False),
     Part("clustered/conditions", 12, is_default=False),
     Part("clustered/few_samples", 15, is_default=False),

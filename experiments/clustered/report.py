@@ -73,7 +73,7 @@ MOMENTS: Final = {
 """Rounds of ``conditions.toml`` that are told, from 1: clients join or move with the 21st, and return with the 41st."""
 KEPT: Final = (
     *("experiment", *RUN, "rounds", "accuracy", "accuracy_last_5", "best_accuracy", "worst_decile", "worst_client"),
-    *("communities", "adjusted_rand", "up_bytes", "down_bytes", "seconds_training"),
+    *("communities", "adjusted_rand", "up_bytes", "down_bytes", "seconds_training", "seconds"),
 )
 
 
@@ -86,6 +86,8 @@ def refresh(name: str) -> None:
         return
     rounds = rounds[rounds.setting.isin(summary.setting)]
     facts = read_run_facts(SIMULATIONS / name, experiment)[["pixels"]]
+    spent = summary.filter(like="seconds_").drop(columns="seconds_evaluation")
+    summary = summary.assign(seconds=spent.sum(axis=1))
     keep_results(rounds, summary[list(KEPT)].join(facts, on=list(RUN)), RESULTS / name)
     if name == CONDITIONS:
         after = rounds["round"] + 1
@@ -132,9 +134,14 @@ def tables(name: str) -> list[str]:
         "seeds, so that its interval is too narrow."
     )
     worst_differences = "**The same for the worst tenth of clients at the end**, *best* being what is best for them."
+    seconds = (
+        "seconds of training, and of all but tests: selections, similarities and losses of candidates, too"
+        if "seconds" in summary
+        else "seconds of training alone, without what selections, similarities and losses of candidates take"
+    )
     level = (
         f"**Level with the best**: in how many settings a method is within {CLOSE} of the best, {BOUND} aside; bytes, "
-        "and seconds of training alone, without what selections, similarities and losses of candidates take."
+        f"and {seconds}."
     )
     return [
         f"{describe_runs(summary, 'Test accuracy')} Each run's value is the mean over its clients.",
@@ -179,6 +186,7 @@ def standing(summary: pd.DataFrame) -> pd.DataFrame:
     count = level.groupby("method", sort=False).sum()
     costs = summary.assign(bytes=summary.up_bytes + summary.down_bytes).groupby("method", sort=False)
     settings = summary.setting.nunique()
+    spent = {"training, s": "seconds_training", "all but tests, s": "seconds"}
     return pd.DataFrame(
         {
             "method": count.index,
@@ -186,7 +194,11 @@ def standing(summary: pd.DataFrame) -> pd.DataFrame:
             "level, mean": [f"{each} of {settings}" for each in count.accuracy_last_5],
             "level, worst tenth": [f"{each} of {settings}" for each in count.worst_decile],
             "MB": (costs["bytes"].mean() / 1e6).reindex(count.index).map("{:,.1f}".format),
-            "training, s": costs.seconds_training.mean().reindex(count.index).map("{:.1f}".format),
+            **{
+                title: costs[column].mean().reindex(count.index).map("{:.1f}".format)
+                for title, column in spent.items()
+                if column in summary
+            },
         }
     )
 
