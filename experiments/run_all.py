@@ -112,11 +112,11 @@ PARTS = (
     Part("d_cliques/mnist_1000", 10),
     Part("d_cliques/interclique", 13, is_default=False),
     Part("d_cliques/topologies", 10, is_default=False),
-    Part("d_cliques/cliques_removed", 9, is_default=False),
+    Part("d_cliques/cliques_removed", 10, is_default=False),
     Part("d_cliques/iid", 9, is_default=False),
     Part("d_cliques/momentum", 7, is_default=False),
     Part("d_cliques/pixels", 8, is_default=False),
-    Part("d_cliques/first_models", 9, is_default=False),
+    Part("d_cliques/first_models", 14, is_default=False),
     Part("d_cliques/cifar10_100_small", 80, is_default=False),
     Part("independent_initialisation", 5, program="experiments.independent_initialisation"),
     Part(
