@@ -189,7 +189,7 @@ class World:
     ) -> Evaluation:
         """Model ``rows[k]`` on samples of ``clients[k]``, for every k.
 
-        Seconds count as evaluation where they are test samples, and otherwise as what trying candidates takes.
+        Time on test samples counts as evaluation; on other samples, as trying candidates.
 
         Args:
             models: Shape ``(M, P)``.

@@ -17,7 +17,7 @@ class Convolution:
         filters: Channels that come out.
         side: Of the kernel, a square.
         padding: Zeros around the image, on each side.
-        pool: Side of the squares of which the greatest value is taken at the end, two values apart; 0: there are none.
+        pool: Side of the squares that max pooling at the end takes, with stride 2; 0: there is no pooling.
         groups: Of a group normalisation between convolution and ReLU; 0: there is none.
     """
 

@@ -16,7 +16,7 @@ model                layers                                                     
 DAG-ACFL (Sec. IV-A) does not say how its convolutions are padded; here they keep the image's size ('same').
 DecDiff's CNN for Fashion-MNIST and EMNIST (Table I) has no padding: its first fully connected layer takes 9216 values.
 D-Cliques' group-normalised LeNet is that of Hsieh et al. (ICML 2020), its convolutions padded to the image's size. It
-pools overlapping squares, as D-Cliques' program does, where the first normalisation comes after pooling, not before.
+pools overlapping squares (3 x 3, stride 2), as D-Cliques' program does, which normalises first after its first pooling.
 All models take images ``(n, height, width)`` or ``(n, channels, height, width)``, float32, and give logits
 ``(n, classes)``.
 """
