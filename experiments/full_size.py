@@ -15,7 +15,7 @@ from typing import Final
 
 import pandas as pd
 
-from experiments.reporting import RESULTS
+from experiments.reporting import RESULTS, seconds_but_tests
 from fl_simulator.config.experiment import Experiment, read_experiment
 from fl_simulator.data.catalogue import DATA_SETS
 from fl_simulator.data.fetch import is_available
@@ -76,11 +76,10 @@ def costs() -> pd.DataFrame:
         if "seconds_evaluation" not in played or len(played) != len(small.runs):
             print(f"left out: {name}, for {sibling} was not played in full with seconds", file=sys.stderr)
             continue
-        parts = [column for column in played if column.startswith("seconds_")]
-        took = played[parts].sum(axis=1)
+        took = seconds_but_tests(played) + played.seconds_evaluation
         fastest = played.loc[took.groupby([played.setting, played.participation, played.method]).idxmin()]
         testing = fastest.seconds_evaluation.sum() * played.seed.nunique()
-        training = fastest[parts].sum().sum() * played.seed.nunique() - testing
+        training = seconds_but_tests(fastest).sum() * played.seed.nunique()
         (trained, tested), (small_trained, small_tested) = images(full), images(small)
         seconds = training * trained / small_trained + testing * tested / small_tested
         rows.append(

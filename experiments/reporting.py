@@ -108,6 +108,11 @@ def read_reported(folder: Path, name: str) -> pd.DataFrame:
     return pd.read_csv(folder / "reported" / f"{name}.csv", comment="#", na_values="-")
 
 
+def seconds_but_tests(summary: pd.DataFrame) -> pd.Series:
+    """What each run took, of all kinds of work but evaluation."""
+    return summary.filter(like="seconds_").drop(columns="seconds_evaluation").sum(axis="columns")
+
+
 def describe_runs(summary: pd.DataFrame, what: str = "Test accuracy") -> str:
     """What a table of accuracies is made of: after how many rounds, how pixels are scaled, which seeds.
 

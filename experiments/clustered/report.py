@@ -25,6 +25,7 @@ from experiments.reporting import (
     moments_table,
     read_finished,
     read_run_facts,
+    seconds_but_tests,
     update_reports,
 )
 from fl_simulator.config.experiment import Experiment, read_experiment
@@ -86,8 +87,7 @@ def refresh(name: str) -> None:
         return
     rounds = rounds[rounds.setting.isin(summary.setting)]
     facts = read_run_facts(SIMULATIONS / name, experiment)[["pixels"]]
-    spent = summary.filter(like="seconds_").drop(columns="seconds_evaluation")
-    summary = summary.assign(seconds=spent.sum(axis=1))
+    summary = summary.assign(seconds=seconds_but_tests(summary))
     keep_results(rounds, summary[list(KEPT)].join(facts, on=list(RUN)), RESULTS / name)
     if name == CONDITIONS:
         after = rounds["round"] + 1

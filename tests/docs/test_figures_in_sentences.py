@@ -9,6 +9,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -39,6 +40,7 @@ NO_SENTENCE = re.compile(
 )
 SENTENCE_END = re.compile(r"(?<=[.:;)])\s+|\n\s*\n|\n\* ")
 Source = str | Mapping[str, Any]
+read_runs = cache(pd.read_csv)  # many figures come from the same file
 ARITHMETIC = re.compile(r"[\d\s.+*/()-]+")
 
 
@@ -73,7 +75,7 @@ def stands_in(figure: str, known: set[str]) -> bool:
 
 def mean_and_ends(source: Mapping[str, Any]) -> tuple[float, float, float]:
     """The mean difference of runs ``of`` from those of the same seeds that it is ``less``, and its 95 % interval."""
-    runs = pd.read_csv(EXPERIMENTS / "results" / source["runs"])
+    runs = read_runs(EXPERIMENTS / "results" / source["runs"])
 
     def values(chosen: Mapping[str, Any]) -> pd.Series:
         for column, value in chosen.items():
