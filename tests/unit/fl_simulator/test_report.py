@@ -9,6 +9,7 @@ from experiments.reporting import read_clients
 from fl_simulator.config.experiment import Experiment, read_experiment
 from fl_simulator.errors import ResultsError
 from fl_simulator.report import (
+    RUN,
     accuracy_table,
     draw_curves,
     mean_and_spread,
@@ -169,17 +170,13 @@ def test_reported_numbers_stand_below(tmp_path: Path) -> None:
 def test_curves_keep_the_last_round(tmp_path: Path) -> None:
     write_run(tmp_path, *[number / 1000 for number in range(120)])
     thin = thin_curves(read_results(tmp_path))
-    assert list(thin.columns) == [
-        "setting",
-        "participation",
-        "method",
-        "seed",
-        "round",
-        "virtual_time_s",
-        "accuracy",
-        "loss",
-    ]
     assert thin["round"].tolist() == list(range(2, 120, 3))
+
+
+def test_curves_keep_what_pictures_show_where_it_was_measured(played: tuple[Experiment, Path]) -> None:
+    experiment, folder = played
+    thin = thin_curves(read_results(folder, experiment))
+    assert list(thin.columns) == [*RUN, "round", "virtual_time_s", "accuracy", "loss", "worst_client"]
 
 
 def test_curves_count_rounds_from_1_and_are_a_pdf_without_a_title_where_asked(tmp_path: Path) -> None:
