@@ -21,6 +21,7 @@ from experiments.clustered.cosines import separations
 from experiments.reporting import (
     describe_runs,
     describe_seeds,
+    difference_table,
     keep_results,
     moments_table,
     read_finished,
@@ -215,7 +216,7 @@ def condition_tables(summary: pd.DataFrame, moments: pd.DataFrame) -> list[str]:
             cells.setdefault(method, {})[f"round {after}"] = text
         table = pd.DataFrame.from_dict(cells, orient="index").rename_axis("method").reset_index()
         parts += [f"**{setting}**", to_markdown(table)]
-    return parts
+    return [*parts, *difference_table(summary, OURS)]
 
 
 def floor_tables(summary: pd.DataFrame) -> list[str]:
