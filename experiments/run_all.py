@@ -76,7 +76,7 @@ PARTS = (
     Part("dag-acfl/selectors", 24, is_default=False),
     Part("dag-acfl/scale", 20, is_default=False),
     Part("dag-acfl/cnn_mnist_scaled", 80, is_default=False),
-    Part("dag-acfl/cnn_cifar_scaled", 98, is_default=False),
+    Part("dag-acfl/cnn_cifar_scaled", 196, is_default=False),
     Part("decdiff/table_2_mnist_small", 95, is_default=False),
     Part("decdiff/table_2_fashion_small", 75, is_default=False),
     Part("decdiff/disruption", 47),
