@@ -61,7 +61,7 @@ PARTS = (
     Part("candidates", 6),
     Part("clustered/shifts", 14, is_default=False),
     Part("clustered/other_data", 47, is_default=False),
-    Part("clustered/untouched", 30, is_default=False),
+    Part("clustered/untouched", 28, is_default=False),
     Part("clustered/conditions", 12, is_default=False),
     Part("clustered/few_samples", 15, is_default=False),
     Part("clustered/phase", 9, is_default=False),

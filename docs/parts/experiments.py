@@ -161,7 +161,7 @@ CLIQUES: Final[Mapping[str, Callable[[], str]]] = {
 }
 CLUSTERED: Final = {
     f"results-clustered-{name.replace('_', '-')}": partial(experiment_report, f"clustered/{name}")
-    for name in ("shifts", "other_data", "conditions", "few_samples")
+    for name in ("shifts", "other_data", "untouched", "conditions", "few_samples")
 }
 FINDINGS: Final = {
     "results-phase": partial(experiment_report, "clustered/phase", depth=1),

@@ -43,7 +43,8 @@ RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HE
 PHASES: Final = ("phase", "phase_anew")
 CONDITIONS: Final = "conditions"
 FEW: Final = "few_samples"
-COMPARED: Final = ("shifts", "other_data", "untouched")
+UNTOUCHED: Final = "untouched"
+COMPARED: Final = ("shifts", "other_data", UNTOUCHED)
 EXPERIMENTS: Final = (*COMPARED, CONDITIONS, FEW, *PHASES)
 OURS: Final = "DAG-ACFL (newest, four others)"
 BOUND: Final = "oracle"
@@ -97,8 +98,9 @@ def refresh(name: str) -> None:
         ]
         moments = pd.concat(parts).sort_index()
         moments[[*RUN, "round", "accuracy", "worst_decile"]].to_csv(RESULTS / name / "moments.csv", index=False)
-    if name in PHASES:
+    if name in (*PHASES, UNTOUCHED):
         separations(experiment).to_csv(RESULTS / name / "cosines.csv", index=False)
+    if name in PHASES:
         draw_separation(by_separation(summary, name), RESULTS / name / "found.png")
         draw_phase(summary, RESULTS / name / "diagram.png")
     if name in COMPARED:
@@ -153,7 +155,20 @@ def tables(name: str) -> list[str]:
         to_markdown(leads(summary, "worst_decile")),
         level,
         to_markdown(standing(summary)),
+        *(first_cosines(name) if name == UNTOUCHED else []),
     ]
+
+
+def first_cosines(name: str) -> list[str]:
+    """Paragraphs: how alike clients' first updates are, which is near what their first selections compare."""
+    measured = pd.read_csv(RESULTS / name / "cosines.csv")
+    means = measured.groupby("setting", sort=False)[["within", "between", "separation"]].mean()
+    told = (
+        "**Cosines of first updates**, means over pairs of clients and seeds: of one cluster, of two, and the "
+        "difference in standard deviations of the former."
+    )
+    names = {"within": "one cluster", "between": "two"}
+    return [told, to_markdown(means.rename(columns=names).reset_index(), digits=2)]
 
 
 def by_data(summary: pd.DataFrame) -> list[pd.DataFrame]:
