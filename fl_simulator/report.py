@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 
 RUN: Final = ("setting", "participation", "method", "seed")
 """Columns that name a run within its experiment."""
-CURVE: Final = (
-    *("round", "virtual_time_s", "accuracy", "loss", "worst_client"),
-    *("modularity", "communities", "satisfaction", "misclassified"),
-)
-"""Columns of ``curves.csv`` after those, where they were measured."""
+CURVES: Final = ("accuracy", "loss", "worst_client", "modularity", "communities", "satisfaction", "misclassified")
+"""Columns that are worth a curve over rounds, where they were measured."""
 MOST_POINTS: Final = 50
 """Rounds that ``curves.csv`` keeps of a run."""
 _LAST: Final = 5
@@ -251,7 +248,9 @@ def thin_curves(rounds: "DataFrame") -> "DataFrame":
     from_end = judged.groupby(list(RUN), sort=False).cumcount(ascending=False)
     count = judged.groupby(list(RUN), sort=False).accuracy.transform("size")
     step = (count / MOST_POINTS).clip(lower=1).apply(math.ceil)
-    columns = [name for name in (*RUN, *CURVE) if name in judged and judged[name].notna().any()]
+    columns = [
+        name for name in (*RUN, "round", "virtual_time_s", *CURVES) if name in judged and judged[name].notna().any()
+    ]
     return judged.loc[from_end % step == 0, columns].round(6)
 
 

@@ -27,6 +27,7 @@ from experiments.reporting import (
 from experiments.selection_pictures import draw_change_points, draw_similarities, read_choices
 from fl_simulator.config.experiment import Experiment, read_experiment
 from fl_simulator.report import (
+    CURVES,
     RUN,
     accuracy_table,
     draw_curves,
@@ -81,10 +82,9 @@ def refresh(name: str) -> None:
     if "formula_round_bytes" in facts:
         facts.dropna(subset="formula_round_bytes").drop(columns="seed").to_csv(folder / "costs.csv", index=False)
     over = "virtual_time_s" if timed else "round"
-    figures = ("accuracy", "loss", "worst_client", "modularity", "communities", "satisfaction", "misclassified")
     for place, ((setting, share), mine) in enumerate(rounds.groupby(PARTLY[:2], sort=False), start=1):
         title = f"{setting}, participation {share:g}"
-        draw_curves(mine, folder / f"curves-{place}.png", figures=figures, over=over, title=title)
+        draw_curves(mine, folder / f"curves-{place}.png", figures=CURVES, over=over, title=title)
     if not timed:
         draw_selections(experiment, runs, folder)
 

@@ -170,6 +170,16 @@ def test_reported_numbers_stand_below(tmp_path: Path) -> None:
 def test_curves_keep_the_last_round(tmp_path: Path) -> None:
     write_run(tmp_path, *[number / 1000 for number in range(120)])
     thin = thin_curves(read_results(tmp_path))
+    assert list(thin.columns) == [
+        "setting",
+        "participation",
+        "method",
+        "seed",
+        "round",
+        "virtual_time_s",
+        "accuracy",
+        "loss",
+    ]
     assert thin["round"].tolist() == list(range(2, 120, 3))
 
 
