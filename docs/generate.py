@@ -13,7 +13,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from docs.parts import capacity, decisions, experiments, faults, frameworks, operations, protocol, selection, simulator
+from docs.parts import (
+    capacity,
+    clients,
+    decisions,
+    experiments,
+    faults,
+    frameworks,
+    operations,
+    protocol,
+    selection,
+    simulator,
+)
 from docs.parts.commands import commands_page
 from docs.parts.measured_costs import FILE as MEASURED_COSTS
 from docs.parts.measured_costs import measured_costs
@@ -27,10 +38,12 @@ _BLOCK: Final = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)"
 _BLOCKS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
     "adr/index.md": decisions.BLOCKS,
     "capacity.md": capacity.BLOCKS,
+    "clients.md": clients.BLOCKS,
     "protocol.md": protocol.BLOCKS,
     "faults.md": faults.BLOCKS,
     "frameworks.md": frameworks.BLOCKS,
     "operations.md": operations.BLOCKS,
+    "privacy.md": experiments.PRIVACY,
     "security.md": experiments.ATTACKS,
     "selection.md": {**selection.BLOCKS, **experiments.CANDIDATES},
     "simulator.md": simulator.BLOCKS,

@@ -279,20 +279,21 @@ def table(figures: Sequence[Figures]) -> Iterator[str]:
     """The means over seeds, and each seed's accuracy."""
     yield (
         "| data | method | ε | accuracy given | each seed | trained | began with others | of these own cluster "
-        "| attack: AUC | found at 1 % false alarms |"
+        "| likelihood ratio: AUC | found at 1 % false alarms | loss alone: AUC |"
     )
-    yield "|---|---|---|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for data, name, target in dict.fromkeys((each.data, each.method, each.target) for each in figures):
         those = [each for each in figures if (each.data, each.method, each.target) == (data, name, target)]
         mean = {
             what: statistics.fmean(getattr(each, what) for each in those)
-            for what in ("given", "trained", "shared", "auc", "found")
+            for what in ("given", "trained", "shared", "auc", "found", "loss_auc")
         }
         pure = [each.own_cluster for each in those if each.own_cluster is not None]
         yield (
             f"| {data} | {name} | {'∞' if target is None else f'{target:g}'} | {mean['given']:.3f} "
             f"| {', '.join(f'{each.given:.3f}' for each in those)} | {mean['trained']:.3f} | {mean['shared']:.0%} "
-            f"| {f'{statistics.fmean(pure):.0%}' if pure else '-'} | {mean['auc']:.3f} | {mean['found']:.1%} |"
+            f"| {f'{statistics.fmean(pure):.0%}' if pure else '-'} | {mean['auc']:.3f} | {mean['found']:.1%} "
+            f"| {mean['loss_auc']:.3f} |"
         )
 
 

@@ -1,4 +1,4 @@
-"""The generated parts of docs/papers/: the tables that each paper's report.py made of committed results."""
+"""The generated parts of pages about experiments: tables that were made of committed results."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,6 +18,11 @@ def experiment_report(name: str, *, pictures: bool = True, depth: int = 2) -> st
     if not file.exists():
         return f"Not run yet: `make experiments PART={folder.name}`.\n"
     return file.read_text("utf-8") + (_pictures(folder, "*.png", depth) if pictures else "")
+
+
+def kept_table(name: str) -> str:
+    """The table of an experiment that has a program of its own."""
+    return (EXPERIMENTS / name / "table.md").read_text("utf-8")
 
 
 def table_two(rows: str) -> str:
@@ -89,6 +94,7 @@ def _blocks(folder: str, names: Mapping[str, str]) -> dict[str, Callable[[], str
 
 
 CANDIDATES: Final = {"results-candidates": partial(experiment_report, "candidates", pictures=False)}
+PRIVACY: Final = {"results-privacy": partial(kept_table, "privacy")}
 DAG_ACFL: Final[Mapping[str, Callable[[], str]]] = {
     "results-table-two-lr": partial(table_two, "lr"),
     "results-table-two-mlp-type-ii": partial(table_two, "mlp_type_ii"),

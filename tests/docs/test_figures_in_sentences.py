@@ -22,12 +22,14 @@ from fl_simulator.report import half_interval
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
 FOLDERS = {
+    "docs/clients.md": ("independent_initialisation",),
     "docs/papers/clustered.md": ("clustered",),
     "docs/papers/d-cliques.md": ("d_cliques",),
     "docs/papers/dag-acfl.md": ("dag-acfl",),
     "docs/papers/decdiff.md": ("decdiff",),
     "docs/papers/uncoordinated-initialisation.md": ("uncoordinated_initialisation",),
     "docs/findings.md": ("clustered", "findings"),
+    "docs/privacy.md": ("privacy",),
     "docs/security.md": ("attacks",),
     "docs/selection.md": ("candidates", "clustered", "dag-acfl"),
 }

@@ -1,10 +1,11 @@
 """What is measured of first averages: by hand and in the simulator."""
 
+import json
 from collections.abc import Mapping
 
 import numpy as np
 
-from experiments.independent_initialisation import Figures, Observed, table
+from experiments.independent_initialisation import HERE, NAME, Figures, Observed, table
 from fl_core.types import JsonScalar
 from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
 from fl_simulator.strategies.asynchronous.dag_acfl import AsynchronousDagAcfl
@@ -28,6 +29,12 @@ def test_the_table_has_means_and_deviations_over_seeds() -> None:
     text = table([figures(0, time=10.0), figures(1, time=None), figures(2, time=20.0)], unit="seconds")
     assert "| all at once | replace | 0.800 ± 0.000 | 0.600 ± 0.100 | 4.0 | 15.0 ± 7.1 (2 of 3 seeds) |" in text
     assert "| never |" in table([figures(0, time=None)], unit="seconds")
+
+
+def test_the_committed_table_is_made_of_the_committed_runs() -> None:
+    results = HERE / "results" / NAME
+    runs = [Figures(**each) for each in json.loads((results / "figures.json").read_text("utf-8"))["runs"]]
+    assert (results / "table.md").read_text("utf-8").endswith("\n\n" + table(runs, unit="virtual seconds"))
 
 
 def test_a_simulated_clients_first_average_is_measured_once() -> None:
