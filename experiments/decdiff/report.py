@@ -62,6 +62,8 @@ SOFTENED = {f"{method}, β {beta}": method for method in ("DecDiff", "DecHetero"
 TAUGHT = {"DecDiff+VT": "DecDiff", "DecDiff+VT, by tensor": "DecDiff, by tensor"}
 """The same in the paper's tables."""
 FIRST_ROUNDS = (1, 2, 3, 5, 10, 20, 40)
+TOTALS = (50, 100, 200, 400)
+"""Local epochs of a node in all after which the virtual teacher's runs are compared."""
 SHARES = (50, 80, 90, 95)
 KEYS = ["setting", "method"]
 REPORTED_ROUNDS = 1000
@@ -138,7 +140,7 @@ def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     summary = pd.read_csv(RESULTS / name / "summary.csv")
     if name == TEACHER:
-        return teacher_tables(summary)
+        return teacher_tables(summary, pd.read_csv(RESULTS / name / "curves.csv"))
     if name == SECONDS:
         return ["Seconds of a round.", to_markdown(summary[["method", *summary.filter(like="seconds_")]], digits=1)]
     paper = reported_accuracy() if name.startswith("table_2") else None
@@ -180,13 +182,27 @@ def first_rounds(folder: Path) -> pd.DataFrame:
     return table.rename(columns="after {}".format).reset_index()
 
 
-def teacher_tables(summary: pd.DataFrame) -> list[str]:
-    """What the virtual teacher adds, by the local epochs between two averages."""
+def teacher_tables(summary: pd.DataFrame, curves: pd.DataFrame) -> list[str]:
+    """What the virtual teacher adds, by the local epochs between two averages, at the end and on the way."""
     return [
         f"{describe_runs(summary, 'Mean of the last five evaluations')} Each run's value is the mean over its nodes.",
         to_markdown(accuracy_table(summary, column="accuracy_last_5")),
         *teacher_adds(summary, SOFTENED),
+        "**The same on the way**, by the epochs that a node has trained for in all; of one evaluation.",
+        to_markdown(adds_on_the_way(curves)),
     ]
+
+
+def adds_on_the_way(curves: pd.DataFrame) -> pd.DataFrame:
+    """What the virtual teacher adds after ``TOTALS`` local epochs, however many of them lie between two averages."""
+    epochs = curves.setting.str.removeprefix("E = ").astype(int)
+    totals = (curves["round"] + 1) * epochs
+    tables = {
+        total: paired_differences(curves[totals == total], SOFTENED, column="accuracy").set_index("method")
+        for total in TOTALS
+    }
+    table = pd.concat(tables, names=["epochs in all"]).drop(columns="against").swaplevel()
+    return table.loc[list(SOFTENED)].reset_index()
 
 
 def teacher_adds(summary: pd.DataFrame, pairs: Mapping[str, str]) -> list[str]:
