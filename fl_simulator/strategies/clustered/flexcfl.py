@@ -3,14 +3,15 @@
 *Group cold start*: min(alpha k, N) clients, drawn from all, train E′ epochs from the run's first model. Each update is
 described by its cosines to the first k right singular vectors of all of them (EDC), and k-means of these makes the
 groups. A group begins at the mean of its members' models; its direction is their mean update, and from then on its
-model's latest step, as the authors' program refreshes it.
+model's latest step, as an early program of the authors has it (morningD/FlexCFL, 200d4de; 39be430 keeps the first).
 *Client cold start*: everybody else trains like that when it takes part first, and joins the group whose direction has
 the smallest (1 - cosine) / 2. *Rounds* are FedAvg in each group, by samples; the mean of updates of one starting
 model is the mean of the models, so models are averaged. Groups learn apart, as in DAG-ACFL's comparison.
 
 Differences: E′ epochs, where the authors count batches (50); all-zero updates resemble nothing and join group 0.
-Migration of clients whose data changed (RAC, RCC) is left out, as DAG-ACFL's comparison does (Sec. IV-A): no client's
-data changes here. A program that drops all updates but the first from unweighted averages is not followed.
+Left out: the program's random placement (RAC, RCC), as in DAG-ACFL's comparison (Sec. IV-A), and migration (``dynamic``),
+which places a client anew when the sorted counts of its labels have changed. A program that drops all updates but the
+first from unweighted averages is not followed.
 """
 
 from collections.abc import Sequence
