@@ -57,7 +57,7 @@ class Part:
 PARTS = (
     Part("digits", 1),
     Part("graph_digits", 1),
-    Part("asynchronous", 14),
+    Part("asynchronous", 17),
     Part("candidates", 6),
     Part("clustered/shifts", 14, is_default=False),
     Part("clustered/other_data", 47, is_default=False),
