@@ -279,7 +279,7 @@ def table(figures: Sequence[Figures]) -> Iterator[str]:
     """The means over seeds, and each seed's accuracy."""
     yield (
         "| data | method | ε | accuracy given | each seed | trained | began with others | of these own cluster "
-        "| likelihood ratio: AUC | found at 1 % false alarms | loss alone: AUC |"
+        "| likelihood ratio: AUC | found at 1 % false alarms | loss threshold: AUC |"
     )
     yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for data, name, target in dict.fromkeys((each.data, each.method, each.target) for each in figures):

@@ -1,4 +1,4 @@
-"""The generated parts of docs/clients.md: what a client's own choices buy."""
+"""The generated parts of docs/clients.md: its tables, made of kept results."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ def contribution_table() -> str:
     """How clients are ranked by measurements of contribution, beside exact Shapley values."""
     found = json.loads((EXPERIMENTS / "contribution" / "figures.json").read_text("utf-8"))["spearman"]
     rows = ((every, f"{figures['mean']:.3f}", f"{figures['least']:.3f}") for every, figures in found.items())
-    return table(("measured at every n-th update, n =", "rank correlation (Spearman), mean of 5 seeds", "least"), rows)
+    return table(("every n-th update is measured: n", "rank correlation (Spearman), mean of 5 seeds", "least"), rows)
 
 
 BLOCKS: Final[Mapping[str, Callable[[], str]]] = {

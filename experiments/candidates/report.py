@@ -3,14 +3,14 @@
     python -m experiments.candidates.report
 
 Where ``build/simulations`` has finished runs, ``summary.csv`` and ``curves.csv`` are written anew into
-``experiments/results/candidates``; then ``report.md`` is made of the first.
+``experiments/results/candidates``; then ``report.md`` is made of them.
 """
 
 from pathlib import Path
 
 import pandas as pd
 
-from experiments.reporting import RESULTS, SIMULATIONS, keep_results, moments_table, read_finished, update_reports
+from experiments.reporting import RESULTS, SIMULATIONS, keep_results, read_finished, update_reports
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import RUN, mean_and_interval, mean_and_spread, summarise_runs, to_markdown
 
@@ -18,27 +18,29 @@ HERE = Path(__file__).resolve().parent
 EXPERIMENTS = ("candidates",)
 DIFFERENCES = {
     "accuracy": "newest less tips",
-    "accuracy_last_5": "the same, mean of the last five evaluations",
+    "accuracy_last_5": "the same, mean of the last five evaluations (or all four)",
+    "best_accuracy": "the same, best evaluation",
     "half_way": "the same half-way",
 }
 """Columns of which the two rules' differences are shown, and what each is called."""
 
 
 def refresh(name: str) -> None:
-    """A row for each finished run, with its accuracy at half of it and the models in an average; and its curve."""
+    """A row for each finished run, and its curve."""
     rounds = read_finished(SIMULATIONS / name, read_experiment(HERE.parent / f"{name}.toml"))
     summary = summarise_runs(rounds)
     if summary.empty:
         return
-    judged = rounds.dropna(subset="accuracy").groupby(list(RUN))
-    half = judged.accuracy.apply(lambda each: each.iloc[(len(each) - 1) // 2]).rename("half_way")
     columns = [*RUN, "accuracy", "accuracy_last_5", "best_accuracy", "worst_client", "parents"]
-    keep_results(rounds, summary[columns].join(half, on=list(RUN)).round(4), RESULTS / name)
+    keep_results(rounds, summary[columns].round(4), RESULTS / name)
 
 
 def tables(name: str) -> list[str]:
-    """Markdown of the committed CSV file: both rules side by side."""
-    summary = pd.read_csv(RESULTS / name / "summary.csv")
+    """Markdown of the committed CSV files: both rules side by side."""
+    summary, curves = (pd.read_csv(RESULTS / name / f"{file}.csv") for file in ("summary", "curves"))
+    judged = curves.groupby(list(RUN)).accuracy
+    half = judged.apply(lambda each: each.iloc[(len(each) - 1) // 2]).rename("half_way")
+    summary = summary.join(half, on=list(RUN))
     rows = []
     for setting, runs in summary.groupby("setting", sort=False):
         by = {rule: mine.set_index("seed") for rule, mine in runs.groupby("method")}
@@ -57,7 +59,7 @@ def tables(name: str) -> list[str]:
         "Differences are of runs with the same seed: mean, 95 % confidence interval, how many."
         " Models: mean number in the average that an update began from."
     )
-    return [told, to_markdown(pd.DataFrame(rows)[columns]), *moments_table(summary)]
+    return [told, to_markdown(pd.DataFrame(rows)[columns])]
 
 
 if __name__ == "__main__":

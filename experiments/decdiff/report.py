@@ -62,7 +62,7 @@ SOFTENED = {f"{method}, β {beta}": method for method in ("DecDiff", "DecHetero"
 TAUGHT = {"DecDiff+VT": "DecDiff", "DecDiff+VT, by tensor": "DecDiff, by tensor"}
 """The same in the paper's tables."""
 FIRST_ROUNDS = (1, 2, 3, 5, 10, 20, 40)
-TOTALS = (50, 100, 200, 400)
+EPOCHS_IN_ALL = (50, 100, 200, 400)
 """Local epochs of a node in all after which the virtual teacher's runs are compared."""
 SHARES = (50, 80, 90, 95)
 KEYS = ["setting", "method"]
@@ -188,21 +188,21 @@ def teacher_tables(summary: pd.DataFrame, curves: pd.DataFrame) -> list[str]:
         f"{describe_runs(summary, 'Mean of the last five evaluations')} Each run's value is the mean over its nodes.",
         to_markdown(accuracy_table(summary, column="accuracy_last_5")),
         *teacher_adds(summary, SOFTENED),
-        "**The same on the way**, by the epochs that a node has trained for in all; of one evaluation.",
+        "**The same on the way**, in one evaluation each, by the epochs that a node has trained for in all.",
         to_markdown(adds_on_the_way(curves)),
     ]
 
 
 def adds_on_the_way(curves: pd.DataFrame) -> pd.DataFrame:
-    """What the virtual teacher adds after ``TOTALS`` local epochs, however many of them lie between two averages."""
+    """What the virtual teacher adds after ``EPOCHS_IN_ALL`` local epochs, at each number between two averages."""
     epochs = curves.setting.str.removeprefix("E = ").astype(int)
     totals = (curves["round"] + 1) * epochs
-    tables = {
-        total: paired_differences(curves[totals == total], SOFTENED, column="accuracy").set_index("method")
-        for total in TOTALS
-    }
-    table = pd.concat(tables, names=["epochs in all"]).drop(columns="against").swaplevel()
-    return table.loc[list(SOFTENED)].reset_index()
+    by_total = []
+    for total in EPOCHS_IN_ALL:
+        table = paired_differences(curves[totals == total], SOFTENED, column="accuracy").drop(columns="against")
+        table.insert(0, "epochs in all", total)
+        by_total.append(table)
+    return pd.concat(by_total)
 
 
 def teacher_adds(summary: pd.DataFrame, pairs: Mapping[str, str]) -> list[str]:

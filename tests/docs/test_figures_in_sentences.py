@@ -75,8 +75,8 @@ def stands_in(figure: str, known: set[str]) -> bool:
     return any(is_rounded(figure, each) for each in known)
 
 
-def mean_and_ends(source: Mapping[str, Any]) -> tuple[float, float, float]:
-    """The mean difference of runs ``of`` from those of the same seeds that it is ``less``, and its 95 % interval."""
+def mean_and_ends(source: Mapping[str, Any]) -> tuple[float, ...]:
+    """The mean of runs ``of``; ``less`` others of the same seeds, the mean difference and its 95 % interval."""
     runs = read_runs(EXPERIMENTS / "results" / source["runs"])
 
     def values(chosen: Mapping[str, Any]) -> pd.Series:
@@ -86,6 +86,8 @@ def mean_and_ends(source: Mapping[str, Any]) -> tuple[float, float, float]:
         assert mine.seed.is_unique, f"several runs of a seed have {chosen}"
         return mine.set_index("seed")[source["column"]]
 
+    if "less" not in source:
+        return (values(source["of"]).mean(),)
     differences = source.get("times", 1) * (values(source["of"]) - values(source["less"]))
     assert differences.notna().all()
     mean, half = differences.mean(), half_interval(differences.tolist())

@@ -9,9 +9,9 @@ the smallest (1 - cosine) / 2. *Rounds* are FedAvg in each group, by samples; th
 model is the mean of the models, so models are averaged. Groups learn apart, as in DAG-ACFL's comparison.
 
 Differences: E′ epochs, where the authors count batches (50); all-zero updates resemble nothing and join group 0.
-Left out: the program's random placement (RAC, RCC), as in DAG-ACFL's comparison (Sec. IV-A), and migration (``dynamic``),
-which places a client anew when the sorted counts of its labels have changed. A program that drops all updates but the
-first from unweighted averages is not followed.
+Left out: the program's random placement (RAC, RCC), as in DAG-ACFL's comparison (Sec. IV-A), and what it does about
+clients whose data change (early by their distance from the group, later by sorted counts of labels). A program that
+drops all updates but the first from unweighted averages is not followed.
 """
 
 from collections.abc import Sequence
