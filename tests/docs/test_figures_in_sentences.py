@@ -84,11 +84,11 @@ def mean_and_ends(source: Mapping[str, Any]) -> tuple[float, ...]:
             assert value in set(runs[column]), f"no run has {column} = {value}"
         mine = runs[(runs[list(chosen)] == list(chosen.values())).all(axis="columns")]
         assert mine.seed.is_unique, f"several runs of a seed have {chosen}"
-        return mine.set_index("seed")[source["column"]]
+        return source.get("times", 1) * mine.set_index("seed")[source["column"]]
 
     if "less" not in source:
         return (values(source["of"]).mean(),)
-    differences = source.get("times", 1) * (values(source["of"]) - values(source["less"]))
+    differences = values(source["of"]) - values(source["less"])
     assert differences.notna().all()
     mean, half = differences.mean(), half_interval(differences.tolist())
     return mean, mean - half, mean + half
