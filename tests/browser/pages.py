@@ -110,9 +110,11 @@ def page_of(browser: Browser, live: Served, *, scheme: str = "light", width: int
         "request",
         lambda request: wrong.append(request.url) if not request.url.startswith((live.url, "blob:", "data:")) else None,
     )
-    yield page
-    page.unroute_all(behavior="ignoreErrors")  # a question may be on its way yet, whose answer a test would change
-    context.close()
+    try:
+        yield page
+    finally:
+        page.unroute_all(behavior="ignoreErrors")  # a question may be on its way yet, whose answer a test would change
+        context.close()
     assert wrong == []
 
 

@@ -1,5 +1,6 @@
 """The console's views of servers, clients and costs, in Chromium."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -40,14 +41,18 @@ def test_who_is_in_touch_with_whom_and_who_lacks_what(browser: Browser, tmp_path
 
 
 def test_what_a_peer_calls_itself_is_text(browser: Browser, tmp_path: Path) -> None:
+    went_wrong = {
+        "is_reachable": True,
+        "troubles": ["connection refused"],
+        "incidents": {"differs": 1, MARKUP: 2},
+    }
+
     def lie(route: Route) -> None:
-        body = (
-            route.fetch()
-            .text()
-            .replace('"server-1"', f'"{MARKUP}"')
-            .replace('"incidents":{}', f'"incidents":{{"differs":1,"{MARKUP}":2}}')
-            .replace('"troubles":[]', '"troubles":["connection refused"]')
-        )
+        seen = route.fetch().json()
+        for server in seen["servers"]:
+            for peer in server["peers"]:
+                peer.update(went_wrong)
+        body = json.dumps(seen).replace('"server-1"', json.dumps(MARKUP))
         route.fulfill(content_type="application/json", body=body)
 
     with network(tmp_path, 2) as servers:
