@@ -78,7 +78,7 @@ PARTS = (
     Part("dag-acfl/cnn_mnist_scaled", 80, is_default=False),
     Part("dag-acfl/cnn_cifar_scaled", 196, is_default=False),
     Part("decdiff/table_2_mnist_small", 95, is_default=False),
-    Part("decdiff/table_2_fashion_small", 139, is_default=False),
+    Part("decdiff/table_2_fashion_small", 162, is_default=False),
     Part("decdiff/disruption", 47),
     Part("decdiff/virtual_teacher", 16, is_default=False),
     Part("decdiff/fashion_seconds", 6, is_default=False),
