@@ -55,6 +55,7 @@ SHOWN = {
     "asynchronous": ("Virtual time",),
 }
 """Experiments, and the tables that each shows after that of accuracies."""
+EXPERIMENTS = tuple(SHOWN)
 PARTLY = ["setting", "participation", "method"]
 COSTS_OF = ("MNIST(type II)-MLP", 1.0)
 REPORTED = HERE / "reported" / "table_2.csv"
@@ -329,4 +330,4 @@ in the second.""",
 }
 
 if __name__ == "__main__":
-    update_reports(SHOWN, RESULTS, refresh=refresh, tables=tables)
+    update_reports(EXPERIMENTS, RESULTS, refresh=refresh, tables=tables)

@@ -1,6 +1,6 @@
 """Each paper's report.py: committed tables are what it makes of the committed CSV, and it reads runs that were played."""
 
-import importlib.util
+import importlib
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -57,18 +57,12 @@ strategy.name = "fedavg"
 
 
 def script(paper: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("report_script", EXPERIMENTS / paper / "report.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module(f"experiments.{paper}.report")
 
 
 def committed(paper: str) -> list[str]:
-    names = script(paper).SHOWN if paper == "dag-acfl" else script(paper).EXPERIMENTS
     folder = EXPERIMENTS / "results" if paper in ("candidates", "dag-acfl") else EXPERIMENTS / "results" / paper
-    return [name for name in names if (folder / name / "summary.csv").exists()]
+    return [name for name in script(paper).EXPERIMENTS if (folder / name / "summary.csv").exists()]
 
 
 @pytest.mark.parametrize("paper", PAPERS)
