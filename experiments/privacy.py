@@ -10,7 +10,6 @@ DP clients spend the ε of their row over all their updates. Writes a table into
 Settings were chosen with seed 100, which no table has.
 """
 
-import argparse
 import json
 import statistics
 from collections.abc import Iterator, Sequence
@@ -34,7 +33,7 @@ from fl_core.types import Vector64
 from fl_simulator.data.fetch import load
 from fl_simulator.data.rotated import ClientData, rotated_digits
 
-HERE: Final = Path(__file__).resolve().parent
+RESULTS: Final = Path(__file__).resolve().parent / "results" / "privacy"
 CLIENTS: Final = 8
 TURNS: Final = (0, 90)
 DELTA: Final = 1e-5
@@ -124,21 +123,16 @@ class Figures:
 
 
 def main() -> None:
-    """Run what is asked for, and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--data", choices=SETTINGS, nargs="*", default=list(SETTINGS))
-    parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "privacy")
-    asked = parser.parse_args()
-    runs = [(data, seed, method) for data in asked.data for method in METHODS for seed in asked.seeds]
+    """Play all, and write the table."""
+    runs = [(data, seed, method) for data in SETTINGS for method in METHODS for seed in SEEDS]
     with ProcessPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         figures = []
         for found in pool.map(played, *zip(*runs, strict=True)):
             print(found, flush=True)
             figures.append(found)
-    asked.out.mkdir(parents=True, exist_ok=True)
-    (asked.out / "figures.json").write_text(json.dumps([asdict(each) for each in figures], indent=1) + "\n")
-    (asked.out / "table.md").write_text("\n".join(table(figures)) + "\n")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / "figures.json").write_text(json.dumps([asdict(each) for each in figures], indent=1) + "\n")
+    (RESULTS / "table.md").write_text("\n".join(table(figures)) + "\n")
 
 
 def clients_of(data: str, seed: int) -> list[ClientData]:

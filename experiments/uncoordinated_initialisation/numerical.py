@@ -344,9 +344,8 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", choices=PARTS, default=list(PARTS), help="parts to play; others are kept (all for a table)"
     )
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where results go")
     options = parser.parse_args()
-    file: Path = options.out / "numerical.json"
+    file = RESULTS / "numerical.json"
     found: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
     if not options.draw:
         columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -354,11 +353,11 @@ def main() -> None:
             tasks = {name: bars.add_task(name, total=STEPS[name]) for name in options.only}
             for name in options.only:
                 found[name] = PARTS[name](lambda task=tasks[name]: bars.advance(task))
-    options.out.mkdir(parents=True, exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if found.keys() >= PARTS.keys():
-        (options.out / "numerical.md").write_text(table(found), encoding="utf-8")
-    draw_all(found, options.out)
+        (RESULTS / "numerical.md").write_text(table(found), encoding="utf-8")
+    draw_all(found, RESULTS)
 
 
 if __name__ == "__main__":
