@@ -9,7 +9,8 @@ those of others into build/simulations/<name>/report.
     python -m experiments.run_all d_cliques                 a folder's, but for those at a paper's full size
     python -m experiments.run_all --report                  play none: reports of what there is
 
-What is at a paper's full size needs a GPU, or nights, and is played only when it is named itself.
+What is at a paper's full size needs a GPU, or nights, and is played only when it is named itself. ``privacy`` is not
+among them: it needs Opacus, which the project's own environment has not; its module says how it is played.
 """
 
 import argparse
@@ -94,6 +95,7 @@ PARTS = (
     Part("attacks/as_its_paper", 4, is_default=False),
     Part("attacks/peers", 6, is_default=False),
     Part("attacks/mnist", 6, is_default=False),
+    Part("attacks/over_http", 11, is_default=False, program="experiments.attacks.over_http"),
     Part("step_coding/lr_mlp", 12, is_default=False),
     Part("step_coding/cnn", 16, is_default=False),
     Part("uncoordinated_initialisation/numerical", 5, program="experiments.uncoordinated_initialisation.numerical"),
@@ -119,6 +121,7 @@ PARTS = (
     Part("d_cliques/pixels", 8, is_default=False),
     Part("d_cliques/first_models", 14, is_default=False),
     Part("d_cliques/cifar10_100_small", 80, is_default=False),
+    Part("contribution", 1, program="experiments.contribution"),
     Part("independent_initialisation", 5, program="experiments.independent_initialisation"),
     Part(
         "independent_initialisation_mnist",
