@@ -30,29 +30,30 @@ from experiments.uncoordinated_initialisation.estimates import gain_by_degrees, 
 from experiments.uncoordinated_initialisation.mixing_time import mixing_time, spectral_gap
 from experiments.uncoordinated_initialisation.numerical_model import early_stage, stabilisation_time
 from experiments.uncoordinated_initialisation.numerical_pictures import draw_all
+from experiments.uncoordinated_initialisation.numerical_sizes import (
+    CURVE,
+    ESTIMATED,
+    EXPONENT_SEEDS,
+    GAMMAS,
+    MEAN_DEGREE,
+    MIXING,
+    MOST_ROUNDS,
+    REWIRED,
+    SIGMA_NOISE,
+    SIZES,
+)
 from experiments.uncoordinated_initialisation.push_sum import estimate_num_nodes
 from experiments.uncoordinated_initialisation.rewiring import assortativity, rewire
 from fl_core.types import JsonScalar
 from fl_simulator.graphs.gain.steady_state import averaging_matrix, gain, power_iteration
 from fl_simulator.graphs.graph import Graph
+from fl_simulator.graphs.mixing import MixingMatrix
 from fl_simulator.graphs.topology import build_graph
 from fl_simulator.report import half_interval
 
 HERE: Final = Path(__file__).resolve().parent
 RESULTS: Final = HERE.parent / "results" / "uncoordinated_initialisation"
 REPORTED: Final = HERE / "reported" / "numerical.csv"
-
-SIGMA_NOISE: Final = 1e-3
-"""Of σ_init = 1. The paper does not say; training's steps are some orders below averaging's (Fig. 5a)."""
-CURVE: Final = {"nodes": 256, "degree": 32, "parameters": 1000, "rounds": 40, "seeds": 10}
-SIZES: Final = (64, 128, 256, 512, 1024, 2048, 4096)
-MEAN_DEGREE: Final = 16
-EXPONENT_SEEDS: Final = 10
-GAMMAS: Final = (2.0, 2.5, 3.0, 3.5, 4.0, 5.0)
-REWIRED: Final = {"nodes": 2048, "targets": (-0.8, -0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6, 0.8), "seeds": 5}
-MIXING: Final = {"nodes": (16, 32, 64, 128, 256, 512, 1024), "parameters": 64, "seeds": 5}
-MOST_ROUNDS: Final = 1 << 15
-ESTIMATED: Final = {"nodes": 1024, "seeds": 10}
 
 Params = dict[str, JsonScalar]
 FAMILIES: Final[dict[str, Callable[[int], Params]]] = {
@@ -81,9 +82,9 @@ def summary(values: Sequence[float]) -> dict[str, float]:
     return {"mean": float(array.mean()), "ci95": half, "min": float(array.min()), "max": float(array.max())}
 
 
-def slope(nodes: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
-    """Exponent and factor of the power of n that fits best, by least squares of logarithms."""
-    exponent, level = np.polyfit(np.log(nodes), np.log(values), 1)
+def slope(across: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
+    """Exponent and factor of the power that fits best, by least squares of logarithms."""
+    exponent, level = np.polyfit(np.log(across), np.log(values), 1)
     return float(exponent), float(np.exp(level))
 
 
@@ -176,19 +177,7 @@ def walks(step: Callable[[], None]) -> list[dict[str, Any]]:
                 matrix = averaging_matrix(drawn(name, params(count), count=count, seed=seed))
                 mixing.append(mixing_time(matrix))
                 gaps.append(spectral_gap(matrix))
-                length, flat = 32, None
-                while flat is None:
-                    sigma_an, _ = early_stage(
-                        matrix,
-                        num_parameters=MIXING["parameters"],
-                        rounds=length,
-                        sigma_noise=SIGMA_NOISE,
-                        rng=np.random.default_rng([45, seed]),
-                    )
-                    flat, length = stabilisation_time(sigma_an), 2 * length
-                    if length > MOST_ROUNDS:
-                        raise RuntimeError(f"{name} of {count} nodes has not settled in {MOST_ROUNDS} rounds")
-                rounds.append(flat)
+                rounds.append(rounds_until_flat(matrix, seed=seed))
                 step()
             rows.append(
                 {
@@ -200,6 +189,31 @@ def walks(step: Callable[[], None]) -> list[dict[str, Any]]:
                 }
             )
     return rows
+
+
+def rounds_until_flat(matrix: MixingMatrix, *, seed: int) -> int:
+    """Rounds until σ_an is flat, of the shortest run that tells: 32 rounds, twice as many, and so on.
+
+    Raises:
+        RuntimeError: No run of up to ``MOST_ROUNDS`` tells.
+    """
+    rounds = 32
+    while rounds <= MOST_ROUNDS:
+        sigma_an, _ = early_stage(
+            matrix,
+            num_parameters=MIXING["parameters"],
+            rounds=rounds,
+            sigma_noise=SIGMA_NOISE,
+            rng=np.random.default_rng([45, seed]),
+        )
+        flat = stabilisation_time(sigma_an)
+        if flat is not None:
+            return flat
+        rounds *= 2
+    raise RuntimeError(
+        f"seed {seed}, {matrix.num_nodes} nodes: σ_an is not flat within {MOST_ROUNDS:,} rounds; let MOST_ROUNDS in "
+        "numerical_sizes.py be greater"
+    )
 
 
 def by_gossip(graph: Graph, rng: np.random.Generator, *, rounds: int) -> list[float]:
@@ -275,11 +289,12 @@ def measured(found: dict[str, Any]) -> dict[str, str]:
 
     def grows(name: str, x: Callable[[float], float]) -> str:
         """Rounds until σ_an is flat, and the mixing time, each as a power of x(n)."""
-        values = [row["stabilisation"]["mean"] for row in by_family[name]]
-        exponent = np.polyfit([math.log(x(row["nodes"])) for row in by_family[name]], np.log(values), 1)[0]
-        walk = [row["mixing_time"]["mean"] for row in by_family[name]]
-        other = np.polyfit([math.log(x(row["nodes"])) for row in by_family[name]], np.log(walk), 1)[0]
-        return f"σ_an: power {exponent:.2f}; mixing time: power {other:.2f}"
+        across = [x(row["nodes"]) for row in by_family[name]]
+        flat, walk = (
+            slope(across, [row[what]["mean"] for row in by_family[name]])[0]
+            for what in ("stabilisation", "mixing_time")
+        )
+        return f"σ_an: power {flat:.2f}; mixing time: power {walk:.2f}"
 
     return {
         "sigma-ap-factor": f"{last['sigma_ap']:.4f} (1/√256 = {1 / 16})",

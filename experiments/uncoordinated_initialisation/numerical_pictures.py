@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from experiments.uncoordinated_initialisation.numerical_sizes import EXPONENT_SEEDS, MIXING, REWIRED
 from fl_simulator.graphs.gain.steady_state import averaging_matrix
 from fl_simulator.graphs.topology import build_graph
 from fl_simulator.plots.style import CLUSTER_COLOURS, DPI, FAINT, SOFT, new_figure, set_titles
@@ -117,13 +118,13 @@ def draw_rewired(rows: Sequence[dict[str, Any]], folder: Path) -> None:
     )
     middle = float(np.mean([row["norm"]["mean"] for row in rows]))
     axes.set_ylim(0, 1.6 * middle)
-    axes.axhline(2048**-0.5, color=SOFT, linewidth=0.8, linestyle=":", label="1/√n")
+    axes.axhline(REWIRED["nodes"] ** -0.5, color=SOFT, linewidth=0.8, linestyle=":", label="1/√n")
     _finish(
         figure,
         axes,
         folder / "numerical_8c.png",
         title="Assortativity leaves ‖v_steady‖ alone (Fig. 8c)",
-        subtitle="Erdős–Rényi, n = 2,048, rewired with all degrees kept; power iteration",
+        subtitle=f"Erdős–Rényi, n = {REWIRED['nodes']:,}, rewired with all degrees kept; power iteration",
         across="degree assortativity ρ",
         up="‖v_steady‖",
     )
@@ -154,7 +155,7 @@ def draw_stabilisation(rows: Sequence[dict[str, Any]], folder: Path) -> None:
         axes,
         folder / "numerical_stabilisation.png",
         title="Rounds until σ_an is flat (Sec. 4.5)",
-        subtitle="Dotted: mixing time of the walk (1/4). 5 seeds, 95 % intervals",
+        subtitle=f"Dotted: mixing time of the walk (1/4). {MIXING['seeds']} seeds, 95 % intervals",
         across="nodes",
         up="rounds",
     )
@@ -162,6 +163,7 @@ def draw_stabilisation(rows: Sequence[dict[str, Any]], folder: Path) -> None:
 
 def draw_against_mixing(rows: Sequence[dict[str, Any]], folder: Path) -> None:
     """The same rounds over the mixing time."""
+    fewest, *_, most = MIXING["nodes"]
     figure, axes = new_figure(width=SIZE[0], height=SIZE[1])
     for place, (name, each) in enumerate(_by_family(rows)):
         axes.plot(
@@ -179,7 +181,7 @@ def draw_against_mixing(rows: Sequence[dict[str, Any]], folder: Path) -> None:
         axes,
         folder / "numerical_mixing.png",
         title="Stabilisation of σ_an against the mixing time (Sec. 4.5)",
-        subtitle="One point for each number of nodes, 16 to 1,024; means over 5 seeds",
+        subtitle=f"One point for each number of nodes, {fewest} to {most:,}; means over {MIXING['seeds']} seeds",
         across="mixing time in rounds",
         up="rounds until σ_an is flat",
     )
@@ -201,7 +203,7 @@ def _draw_norms(lines: Sequence[tuple[str, dict[str, Any]]], path: Path, *, titl
         axes,
         path,
         title=title,
-        subtitle="Means over 10 graphs, 95 % intervals; α fitted",
+        subtitle=f"Means over {EXPONENT_SEEDS} graphs, 95 % intervals; α fitted",
         across="nodes",
         up="‖v_steady‖",
     )

@@ -1,5 +1,6 @@
 """The numerical model of the first rounds (Sec. 4.2), and when its curve is flat."""
 
+import json
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.uncoordinated_initialisation import numerical
 from experiments.uncoordinated_initialisation.numerical_model import early_stage, stabilisation_time
 from fl_core.errors import ParameterError
 from fl_simulator.graphs.gain.dispersion import parameter_spread
@@ -94,3 +96,17 @@ def test_a_curve_without_a_fall_is_flat_from_the_start() -> None:
 def test_three_rounds_tell_nothing() -> None:
     with pytest.raises(ParameterError, match="play more"):
         stabilisation_time(np.ones(3))
+
+
+def test_the_longest_run_that_is_allowed_may_be_the_one_that_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = averaging_matrix(complete(4))
+    monkeypatch.setattr(numerical, "MOST_ROUNDS", 32)
+    assert numerical.rounds_until_flat(matrix, seed=0) < 32
+    monkeypatch.setattr(numerical, "MOST_ROUNDS", 16)
+    with pytest.raises(RuntimeError, match=r"within 16 rounds; let MOST_ROUNDS .* be greater"):
+        numerical.rounds_until_flat(matrix, seed=0)
+
+
+def test_the_committed_table_is_made_of_the_committed_figures() -> None:
+    found = json.loads((numerical.RESULTS / "numerical.json").read_text("utf-8"))
+    assert numerical.table(found) == (numerical.RESULTS / "numerical.md").read_text("utf-8")
