@@ -58,7 +58,6 @@ class Part:
 PARTS = (
     Part("digits", 1),
     Part("graph_digits", 1),
-    Part("asynchronous", 17),
     Part("candidates", 6),
     Part("clustered/shifts", 14, is_default=False),
     Part("clustered/other_data", 47, is_default=False),
@@ -69,6 +68,7 @@ PARTS = (
     Part("clustered/phase_anew", 3, is_default=False),
     Part("findings/freshness", 9, is_default=False),
     Part("findings/tips_or_newest", 20, is_default=False),
+    Part("dag-acfl/asynchronous", 17),
     Part("dag-acfl/table_2_lr", 65, is_default=False),
     Part("dag-acfl/table_2_mlp_type_ii", 158, is_default=False),
     Part("dag-acfl/table_2_mlp_type_i", 158, is_default=False),
@@ -142,9 +142,6 @@ PARTS = (
 BY_NAME = {part.short: part for part in PARTS}
 FOLDERS = sorted({Path(part.name).parts[0] for part in PARTS if "/" in part.name})
 
-PAPERS = {"asynchronous": "dag-acfl"}
-"""Whose report.py an experiment belongs to, where its folder does not say."""
-
 
 def fetch(parts: Sequence[Part]) -> None:
     """Have the data sets that these experiments name; those that are here are not fetched again."""
@@ -170,11 +167,11 @@ def report(part: Part) -> bool:
     By its paper's report.py into experiments/results, or else what ``simulate --report`` makes, beside the runs. A
     program writes its own. Where there is no run, what is committed stays.
     """
-    paper = PAPERS.get(part.name, Path(part.name).parts[0])
+    paper = Path(part.name).parts[0]
     if part.program:
         return True
     if (HERE / paper / "report.py").exists():
-        command = ["-m", f"experiments.{paper}.report", part.name if paper == "dag-acfl" else part.short]
+        command = ["-m", f"experiments.{paper}.report", part.short]
     else:
         command = ["-m", "dag_acfl", "simulate", str(file_of(part)), "--out", str(SIMULATIONS), "--report"]
     return subprocess.run([sys.executable, *command], cwd=ROOT, check=False).returncode == 0

@@ -100,15 +100,15 @@ DAG_ACFL: Final[Mapping[str, Callable[[], str]]] = {
     "results-costs": costs,
     "results-dag-acfl-full-size": partial(full_size, "dag-acfl"),
     **{
-        f"results-{block}": partial(experiment_report, name, pictures=False)
+        f"results-{block}": partial(experiment_report, f"dag-acfl/{name}", pictures=False)
         for block, name in {
-            "cnn-mnist": "dag-acfl/cnn_mnist_scaled",
-            "cnn-cifar": "dag-acfl/cnn_cifar_scaled",
-            "all-images": "dag-acfl/all_images",
-            "joining": "dag-acfl/joining",
-            "selectors": "dag-acfl/selectors",
+            "cnn-mnist": "cnn_mnist_scaled",
+            "cnn-cifar": "cnn_cifar_scaled",
+            "all-images": "all_images",
+            "joining": "joining",
+            "selectors": "selectors",
             "asynchronous": "asynchronous",
-            "scale": "dag-acfl/scale",
+            "scale": "scale",
         }.items()
     },
 }

@@ -1,21 +1,20 @@
 """[DAG-ACFL] Tables II to IV, Figures 4 to 6 and 8 to 10, and what we add to them: joining, selectors, time, scale.
 
-    python -m experiments.dag-acfl.report                      # all experiments
-    python -m experiments.dag-acfl.report dag-acfl/table_2_lr  # one of them
+    python -m experiments.dag-acfl.report               # all experiments of this folder
+    python -m experiments.dag-acfl.report table_2_lr    # one of them
 
 Where ``build/simulations`` has finished runs of an experiment, ``summary.csv`` (a row for each run), ``methods.csv``
 (clusters and machine, a row for each method), ``curves.csv`` and pictures are written anew into
-``experiments/results/<experiment>/``; then ``report.md`` is made of the CSV files that are there.
+``experiments/results/dag-acfl/<experiment>/``; then ``report.md`` is made of the CSV files that are there.
 """
 
 from pathlib import Path
 
 import pandas as pd
 
+from experiments import reporting
 from experiments.label_pictures import draw_label_distribution
 from experiments.reporting import (
-    RESULTS,
-    SIMULATIONS,
     describe_runs,
     difference_table,
     keep_results,
@@ -40,18 +39,19 @@ from fl_simulator.report import (
 from fl_simulator.run.prepare import build_population
 
 HERE = Path(__file__).resolve().parent
+RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 SHOWN = {
-    "dag-acfl/table_2_lr": ("First training counted", "Fewer participants"),
-    "dag-acfl/table_2_mlp_type_ii": ("First training counted", "Fewer participants", "Costs"),
-    "dag-acfl/table_2_mlp_type_i": ("First training counted", "Fewer participants"),
-    "dag-acfl/all_images": (),
-    "dag-acfl/joining": ("Clusters",),
-    "dag-acfl/selectors": ("Clusters", "This machine"),
-    "dag-acfl/scale": ("This machine",),
-    "dag-acfl/cnn_mnist_scaled": ("Fewer participants", "Clusters"),
-    "dag-acfl/cnn_cifar_scaled": ("Fewer participants", "Clusters"),
-    "dag-acfl/table_2_mnist_cnn": ("Clusters",),
-    "dag-acfl/table_2_cifar_cnn": ("Clusters",),
+    "table_2_lr": ("First training counted", "Fewer participants"),
+    "table_2_mlp_type_ii": ("First training counted", "Fewer participants", "Costs"),
+    "table_2_mlp_type_i": ("First training counted", "Fewer participants"),
+    "all_images": (),
+    "joining": ("Clusters",),
+    "selectors": ("Clusters", "This machine"),
+    "scale": ("This machine",),
+    "cnn_mnist_scaled": ("Fewer participants", "Clusters"),
+    "cnn_cifar_scaled": ("Fewer participants", "Clusters"),
+    "table_2_mnist_cnn": ("Clusters",),
+    "table_2_cifar_cnn": ("Clusters",),
     "asynchronous": ("Virtual time",),
 }
 """Experiments, and the tables that each shows after that of accuracies."""
@@ -62,13 +62,13 @@ REPORTED = HERE / "reported" / "table_2.csv"
 OURS = "DAG-ACFL"
 TRAIN_FIRST = (OURS, "FlexCFL", "FeSEM (k-means)")
 """How methods of Table II begin that train each client once before its first round."""
-BASELINES = {"dag-acfl/joining": "genesis, robust", "dag-acfl/selectors": "robust"}
+BASELINES = {"joining": "genesis, robust", "selectors": "robust"}
 """The method that all others are compared with, where that is not ``OURS``."""
 
 
 def refresh(name: str) -> None:
     """Write the tables and pictures of the runs that are there."""
-    experiment = read_experiment(HERE.parent / f"{name}.toml")
+    experiment = read_experiment(HERE / f"{name}.toml")
     runs, folder = SIMULATIONS / name, RESULTS / name
     rounds = read_finished(runs, experiment)
     summary = summarise_runs(rounds)

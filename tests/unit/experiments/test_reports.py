@@ -61,7 +61,7 @@ def script(paper: str) -> ModuleType:
 
 
 def committed(paper: str) -> list[str]:
-    folder = EXPERIMENTS / "results" if paper in ("candidates", "dag-acfl") else EXPERIMENTS / "results" / paper
+    folder = EXPERIMENTS / "results" if paper == "candidates" else EXPERIMENTS / "results" / paper
     return [name for name in script(paper).EXPERIMENTS if (folder / name / "summary.csv").exists()]
 
 
@@ -111,17 +111,17 @@ def test_runs_on_a_graph_are_reported(
 
 def test_runs_on_a_ledger_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = script("dag-acfl")
-    play(tmp_path, "dag-acfl/selectors", ON_LEDGER)
-    monkeypatch.setattr(module, "HERE", tmp_path / "dag-acfl")
+    play(tmp_path, "selectors", ON_LEDGER)
+    monkeypatch.setattr(module, "HERE", tmp_path)
     monkeypatch.setattr(module, "RESULTS", tmp_path / "kept")
     monkeypatch.setattr(module, "SIMULATIONS", tmp_path / "build")
-    module.refresh("dag-acfl/selectors")
-    kept = tmp_path / "kept" / "dag-acfl" / "selectors"
+    module.refresh("selectors")
+    kept = tmp_path / "kept" / "selectors"
     assert {path.suffix for path in kept.iterdir()} == {".csv", ".png"}
     methods = pd.read_csv(kept / "methods.csv").set_index("method")
     assert methods.transactions["DAG-ACFL"] == 1 + 2 * 4
     assert pd.read_csv(kept / "costs.csv").method.tolist() == ["DAG-ACFL", "Fedavg"]
-    assert "**This machine.**" in page(module.tables("dag-acfl/selectors"))
+    assert "**This machine.**" in page(module.tables("selectors"))
 
 
 def test_results_of_more_runs_are_not_written_over_by_fewer(tmp_path: Path) -> None:
