@@ -2,13 +2,14 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pandas as pd
 
-from fl_simulator.config.experiment import Experiment
+from fl_simulator.config.experiment import Experiment, read_experiment
 from fl_simulator.report import (
     RUN,
     keep_tables,
@@ -18,6 +19,7 @@ from fl_simulator.report import (
     paired_differences,
     read_results,
     read_tables,
+    summarise_runs,
     to_markdown,
 )
 from fl_simulator.run.folder import CLIENTS, SUMMARY
@@ -33,6 +35,35 @@ _MOMENTS: Final = {
     "best_accuracy": "best evaluation",
 }
 _PIXELS: Final = {"unit": "in [0, 1]", "standardised": "standardised"}
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What is there of an experiment's runs.
+
+    Attributes:
+        experiment: What was planned.
+        rounds: All rounds of finished runs, columns as of ``read_results``.
+        summary: A row for each finished run, of ``summarise_runs``.
+        runs: The folder of the runs' folders.
+        kept: Where committed tables and pictures lie.
+    """
+
+    experiment: Experiment
+    rounds: pd.DataFrame
+    summary: pd.DataFrame
+    runs: Path
+    kept: Path
+
+
+def read_played(experiment: Experiment, runs: Path, kept: Path) -> Played:
+    """The experiment's finished runs.
+
+    Raises:
+        ResultsError: A file is damaged.
+    """
+    rounds = read_finished(runs, experiment)
+    return Played(experiment, rounds, summarise_runs(rounds), runs, kept)
 
 
 def read_finished(folder: Path, experiment: Experiment) -> pd.DataFrame:
@@ -186,17 +217,27 @@ def graph_table(summary: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def update_reports(
-    names: Iterable[str], results: Path, *, refresh: Callable[[str], None], tables: Callable[[str], Sequence[str]]
+    folder: str, names: Sequence[str], *, refresh: Callable[[Played], None], tables: Callable[[Path], Sequence[str]]
 ) -> None:
     """What a paper's report script does, for all its experiments or those that the command line names.
 
     Args:
+        folder: Of the experiments' files, and of their results.
         names: Experiments.
-        results: Where each has a folder of committed tables and pictures.
-        refresh: Writes them anew from the runs that are there.
-        tables: Paragraphs of Markdown, made of the tables alone; they become ``report.md``.
+        refresh: Writes tables and pictures of the runs that are there.
+        tables: Paragraphs of Markdown, made of the committed tables in a folder alone; they become ``report.md``.
+
+    Raises:
+        SystemExit: The command line names something else.
     """
-    for name in sys.argv[1:] or names:
-        refresh(name)
-        if (results / name / "summary.csv").exists():
-            (results / name / "report.md").write_text(page(tables(name)), "utf-8")
+    asked = sys.argv[1:] or names
+    if unknown := [name for name in asked if name not in names]:
+        sys.exit(f"no experiment {', '.join(unknown)}; there are {', '.join(names)}")
+    for name in asked:
+        kept = RESULTS / folder / name
+        experiment = read_experiment(ROOT / "experiments" / folder / f"{name}.toml")
+        played = read_played(experiment, SIMULATIONS / folder / name, kept)
+        if not played.summary.empty:
+            refresh(played)
+        if (kept / "summary.csv").exists():
+            (kept / "report.md").write_text(page(tables(kept)), "utf-8")

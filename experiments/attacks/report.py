@@ -13,15 +13,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments import reporting
-from experiments.reporting import read_finished, refuse_fewer, update_reports
+from experiments.reporting import Played, refuse_fewer, update_reports
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import RUN, mean_and_spread, to_markdown
 from fl_simulator.run.folder import ENVIRONMENT
 from fl_simulator.run.record import RunLabel
 
 HERE = Path(__file__).resolve().parent
-RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 EXPERIMENTS = (
     "undisturbed",
     "one_in_nine",
@@ -54,12 +52,9 @@ MOMENTS = (0, 1, 3)
 """Publications of each client since a quarantine, an evaluation each, that are told of."""
 
 
-def refresh(name: str) -> None:
+def refresh(played: Played) -> None:
     """Write a row for each finished run that is there."""
-    experiment = read_experiment(HERE / f"{name}.toml")
-    rounds = read_finished(SIMULATIONS / name, experiment)
-    if rounds.empty:
-        return
+    experiment, rounds, folder = played.experiment, played.rounds, played.kept
     runs = rounds.groupby(list(RUN), sort=False)
     last, whole = runs.last(), runs.mean(numeric_only=True)
     table = last[[each for each in LAST if each in last]].join(whole[[each for each in MEAN if each in whole]])
@@ -68,12 +63,11 @@ def refresh(name: str) -> None:
         table = table.drop(columns=["attacked", "backdoor"]).join(moments(rounds, since))
     folders = {tuple(getattr(run.label, each) for each in RUN): run.label.folder_name for run in experiment.runs}
     table["commit"] = [
-        json.loads((SIMULATIONS / name / folders[key] / ENVIRONMENT).read_text("utf-8"))["commit"][:7]
-        for key in table.index
+        json.loads((played.runs / folders[key] / ENVIRONMENT).read_text("utf-8"))["commit"][:7] for key in table.index
     ]
-    refuse_fewer(table, RESULTS / name)
-    (RESULTS / name).mkdir(parents=True, exist_ok=True)
-    table.round(4).reset_index().drop(columns="participation").to_csv(RESULTS / name / "summary.csv", index=False)
+    refuse_fewer(table, folder)
+    (folder).mkdir(parents=True, exist_ok=True)
+    table.round(4).reset_index().drop(columns="participation").to_csv(folder / "summary.csv", index=False)
 
 
 def moments(rounds: pd.DataFrame, since: Mapping[RunLabel, float]) -> pd.DataFrame:
@@ -109,12 +103,12 @@ def after_quarantine(runs: pd.DataFrame) -> pd.DataFrame:
     return ordered[sorted(ordered, key=lambda each: each.startswith(("backdoor", "lost")) + each.startswith("lost"))]
 
 
-def tables(name: str) -> list[str]:
+def tables(folder: Path) -> list[str]:
     """Markdown of an experiment's committed CSV file."""
-    runs = pd.read_csv(RESULTS / name / "summary.csv", dtype={"commit": str})
+    runs = pd.read_csv(folder / "summary.csv", dtype={"commit": str})
     commits = ", ".join(sorted(runs.commit.astype(str).unique()))
     seeds = ", ".join(map(str, sorted(runs.seed.unique())))
-    title = read_experiment(HERE / f"{name}.toml").title
+    title = read_experiment(HERE / f"{folder.name}.toml").title
     cells = "Each cell: mean ± standard deviation over seeds (how many)."
     parts = [f"{title}. Seeds {seeds}; {len(runs)} runs at {commits}. {cells}"]
     if "attacked_0" in runs:
@@ -190,4 +184,4 @@ def selections(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    update_reports(EXPERIMENTS, RESULTS, refresh=refresh, tables=tables)
+    update_reports(HERE.name, EXPERIMENTS, refresh=refresh, tables=tables)

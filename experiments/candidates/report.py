@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.reporting import RESULTS, SIMULATIONS, keep_results, read_finished, update_reports
-from fl_simulator.config.experiment import read_experiment
-from fl_simulator.report import RUN, mean_and_interval, mean_and_spread, summarise_runs, to_markdown
+from experiments.reporting import Played, keep_results, update_reports
+from fl_simulator.report import RUN, mean_and_interval, mean_and_spread, to_markdown
 
-HERE = Path(__file__).resolve().parent
 EXPERIMENTS = ("candidates",)
 DIFFERENCES = {
     "accuracy": "newest less tips",
@@ -25,19 +23,15 @@ DIFFERENCES = {
 """Columns of which the two rules' differences are shown, and what each is called."""
 
 
-def refresh(name: str) -> None:
+def refresh(played: Played) -> None:
     """A row for each finished run, and its curve."""
-    rounds = read_finished(SIMULATIONS / name, read_experiment(HERE.parent / f"{name}.toml"))
-    summary = summarise_runs(rounds)
-    if summary.empty:
-        return
     columns = [*RUN, "accuracy", "accuracy_last_5", "best_accuracy", "worst_client", "parents"]
-    keep_results(rounds, summary[columns].round(4), RESULTS / name)
+    keep_results(played.rounds, played.summary[columns].round(4), played.kept)
 
 
-def tables(name: str) -> list[str]:
+def tables(folder: Path) -> list[str]:
     """Markdown of the committed CSV files: both rules side by side."""
-    summary, curves = (pd.read_csv(RESULTS / name / f"{file}.csv") for file in ("summary", "curves"))
+    summary, curves = (pd.read_csv(folder / f"{file}.csv") for file in ("summary", "curves"))
     judged = curves.groupby(list(RUN)).accuracy
     half = judged.apply(lambda each: each.iloc[(len(each) - 1) // 2]).rename("half_way")
     summary = summary.join(half, on=list(RUN))
@@ -63,4 +57,4 @@ def tables(name: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    update_reports(EXPERIMENTS, RESULTS, refresh=refresh, tables=tables)
+    update_reports("", EXPERIMENTS, refresh=refresh, tables=tables)

@@ -16,30 +16,27 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments import reporting
 from experiments.clustered.cosines import separations
 from experiments.reporting import (
+    Played,
     describe_runs,
     describe_seeds,
     difference_table,
     keep_results,
     moments_table,
-    read_finished,
     read_run_facts,
     seconds_but_tests,
     update_reports,
 )
-from fl_simulator.config.experiment import Experiment, read_experiment
+from fl_simulator.config.experiment import Experiment
 from fl_simulator.report import (
     RUN,
     accuracy_table,
     paired_differences,
-    summarise_runs,
     to_markdown,
 )
 
 HERE = Path(__file__).resolve().parent
-RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 PHASES: Final = ("phase", "phase_anew")
 CONDITIONS: Final = "conditions"
 FEW: Final = "few_samples"
@@ -80,49 +77,47 @@ KEPT: Final = (
 )
 
 
-def refresh(name: str) -> None:
+def refresh(played: Played) -> None:
     """Write the tables and pictures of the runs that are there."""
-    experiment = read_experiment(HERE / f"{name}.toml")
-    rounds = read_finished(SIMULATIONS / name, experiment)
-    summary = whole_settings(summarise_runs(rounds), experiment)
+    experiment, name, folder = played.experiment, played.kept.name, played.kept
+    summary = whole_settings(played.summary, experiment)
     if summary.empty:
         return
-    rounds = rounds[rounds.setting.isin(summary.setting)]
-    facts = read_run_facts(SIMULATIONS / name, experiment)[["pixels"]]
+    rounds = played.rounds[played.rounds.setting.isin(summary.setting)]
+    facts = read_run_facts(played.runs, experiment)[["pixels"]]
     summary = summary.assign(seconds=seconds_but_tests(summary))
-    keep_results(rounds, summary[list(KEPT)].join(facts, on=list(RUN)), RESULTS / name)
+    keep_results(rounds, summary[list(KEPT)].join(facts, on=list(RUN)), folder)
     if name == CONDITIONS:
         after = rounds["round"] + 1
         parts = [
             rounds[rounds.setting.str.endswith(condition) & after.isin(told)] for condition, told in MOMENTS.items()
         ]
         moments = pd.concat(parts).sort_index()
-        moments[[*RUN, "round", "accuracy", "worst_decile"]].to_csv(RESULTS / name / "moments.csv", index=False)
+        moments[[*RUN, "round", "accuracy", "worst_decile"]].to_csv(folder / "moments.csv", index=False)
     if name in (*PHASES, UNTOUCHED):
-        separations(experiment).to_csv(RESULTS / name / "cosines.csv", index=False)
+        separations(experiment).to_csv(folder / "cosines.csv", index=False)
     if name in PHASES:
-        draw_separation(by_separation(summary, name), RESULTS / name / "found.png")
-        draw_phase(summary, RESULTS / name / "diagram.png")
+        draw_separation(by_separation(summary, folder), folder / "found.png")
+        draw_phase(summary, folder / "diagram.png")
     if name in COMPARED:
-        draw_methods(summary, RESULTS / name / "methods.png")
+        draw_methods(summary, folder / "methods.png")
 
 
 def whole_settings(summary: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
     """The runs of settings of which none is missing: the best of some methods is not the best."""
-    if summary.empty:
-        return summary
     planned = Counter(run.label.setting for run in experiment.runs)
     played = summary.groupby("setting").size()
     return summary[summary.setting.map(lambda each: played[each] == planned[each])]
 
 
-def tables(name: str) -> list[str]:
+def tables(folder: Path) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
-    summary = pd.read_csv(RESULTS / name / "summary.csv")
+    name = folder.name
+    summary = pd.read_csv(folder / "summary.csv")
     if name in PHASES:
-        return phase_tables(by_separation(summary, name))
+        return phase_tables(by_separation(summary, folder))
     if name == CONDITIONS:
-        return condition_tables(summary, pd.read_csv(RESULTS / name / "moments.csv"))
+        return condition_tables(summary, pd.read_csv(folder / "moments.csv"))
     if name == FEW:
         return floor_tables(summary)
     parts = []
@@ -155,13 +150,13 @@ def tables(name: str) -> list[str]:
         to_markdown(leads(summary, "worst_decile")),
         level,
         to_markdown(standing(summary)),
-        *(first_cosines(name) if name == UNTOUCHED else []),
+        *(first_cosines(folder) if name == UNTOUCHED else []),
     ]
 
 
-def first_cosines(name: str) -> list[str]:
+def first_cosines(folder: Path) -> list[str]:
     """Paragraphs: how alike clients' first updates are, which is near what their first selections compare."""
-    measured = pd.read_csv(RESULTS / name / "cosines.csv")
+    measured = pd.read_csv(folder / "cosines.csv")
     means = measured.groupby("setting", sort=False)[["within", "between", "separation"]].mean()
     told = (
         "**Cosines of first updates**, means over pairs of clients and seeds: of one cluster, of two, and the "
@@ -260,9 +255,9 @@ def floor_tables(summary: pd.DataFrame) -> list[str]:
     ]
 
 
-def by_separation(summary: pd.DataFrame, name: str) -> pd.DataFrame:
+def by_separation(summary: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """Runs with how far apart their clients' first updates are (``cosines.py``), and how far that has to be."""
-    measured = pd.read_csv(RESULTS / name / "cosines.csv").drop(columns="within_sd")
+    measured = pd.read_csv(folder / "cosines.csv").drop(columns="within_sd")
     runs = summary.merge(measured, on=["setting", "seed"], how="left", validate="many_to_one")
     needed = [needed_separation(*each) for each in zip(runs.clients, runs.clusters, strict=True)]
     return runs.assign(needed=needed, found=runs.adjusted_rand >= FOUND)
@@ -408,4 +403,4 @@ def draw_methods(summary: pd.DataFrame, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    update_reports(EXPERIMENTS, RESULTS, refresh=refresh, tables=tables)
+    update_reports(HERE.name, EXPERIMENTS, refresh=refresh, tables=tables)

@@ -12,30 +12,26 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments import reporting
 from experiments.reporting import (
+    Played,
     describe_runs,
     difference_table,
     graph_table,
     keep_results,
     moments_table,
     node_table,
-    read_finished,
     read_reported,
     read_run_facts,
     update_reports,
 )
-from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import (
     RUN,
     accuracy_table,
     draw_curves,
-    summarise_runs,
     to_markdown,
 )
 
 HERE = Path(__file__).resolve().parent
-RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 EXPERIMENTS = (
     "mnist_100",
     "mnist_1000",
@@ -55,17 +51,12 @@ REFERENCES = ("D-Cliques", "fully connected", "fully connected, one first model"
 """The first of these that an experiment has is what all others are compared with."""
 
 
-def refresh(name: str) -> None:
+def refresh(played: Played) -> None:
     """Write the tables and pictures of the runs that are there."""
-    experiment = read_experiment(HERE / f"{name}.toml")
-    runs, folder = SIMULATIONS / name, RESULTS / name
-    rounds = read_finished(runs, experiment)
-    summary = summarise_runs(rounds)
-    if summary.empty:
-        return
+    rounds, folder = played.rounds, played.kept
     messages = rounds.groupby(list(RUN)).messages.mean().rename("messages_per_node")
-    facts = read_run_facts(runs, experiment).join(messages)
-    keep_results(rounds, summary.join(facts, on=list(RUN)), folder)
+    facts = read_run_facts(played.runs, played.experiment).join(messages)
+    keep_results(rounds, played.summary.join(facts, on=list(RUN)), folder)
     for place, (setting, mine) in enumerate(rounds.groupby("setting", sort=False), start=1):
         figures = ("accuracy", "worst_client", "best_client")
         draw_curves(
@@ -73,9 +64,10 @@ def refresh(name: str) -> None:
         )
 
 
-def tables(name: str) -> list[str]:
+def tables(folder: Path) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
-    summary = pd.read_csv(RESULTS / name / "summary.csv")
+    name = folder.name
+    summary = pd.read_csv(folder / "summary.csv")
     reference = next((each for each in REFERENCES if each in set(summary.method)), None)
     central = read_reported(HERE, "accuracy_cifar10" if name.startswith("cifar10") else "accuracy")
     paper = central[central.method.isin(summary.method) & central.setting.isin(summary.setting)]
@@ -102,4 +94,4 @@ def tables(name: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    update_reports(EXPERIMENTS, RESULTS, refresh=refresh, tables=tables)
+    update_reports(HERE.name, EXPERIMENTS, refresh=refresh, tables=tables)

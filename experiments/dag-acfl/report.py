@@ -12,19 +12,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments import reporting
 from experiments.label_pictures import draw_label_distribution
 from experiments.reporting import (
+    Played,
     describe_runs,
     difference_table,
     keep_results,
     moments_table,
-    read_finished,
     read_run_facts,
     update_reports,
 )
 from experiments.selection_pictures import draw_change_points, draw_similarities, read_choices
-from fl_simulator.config.experiment import Experiment, read_experiment
+from fl_simulator.config.experiment import Experiment
 from fl_simulator.report import (
     CURVES,
     RUN,
@@ -33,13 +32,11 @@ from fl_simulator.report import (
     mean_and_interval,
     mean_and_spread,
     paired_differences,
-    summarise_runs,
     to_markdown,
 )
 from fl_simulator.run.prepare import build_population
 
 HERE = Path(__file__).resolve().parent
-RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 SHOWN = {
     "table_2_lr": ("First training counted", "Fewer participants"),
     "table_2_mlp_type_ii": ("First training counted", "Fewer participants", "Costs"),
@@ -66,18 +63,13 @@ BASELINES = {"joining": "genesis, robust", "selectors": "robust"}
 """The method that all others are compared with, where that is not ``OURS``."""
 
 
-def refresh(name: str) -> None:
+def refresh(played: Played) -> None:
     """Write the tables and pictures of the runs that are there."""
-    experiment = read_experiment(HERE / f"{name}.toml")
-    runs, folder = SIMULATIONS / name, RESULTS / name
-    rounds = read_finished(runs, experiment)
-    summary = summarise_runs(rounds)
-    if summary.empty:
-        return
+    experiment, rounds, runs, folder = played.experiment, played.rounds, played.runs, played.kept
     timed = "results" in rounds
     facts = read_run_facts(runs, experiment)
-    more = facts[["pixels"]].join(timing(rounds, summary)) if timed else facts[["pixels"]]
-    keep_results(rounds, summary.join(more, on=list(RUN)), folder)
+    more = facts[["pixels"]].join(timing(rounds, played.summary)) if timed else facts[["pixels"]]
+    keep_results(rounds, played.summary.join(more, on=list(RUN)), folder)
     methods(rounds).to_csv(folder / "methods.csv", index=False)
     facts = facts.reset_index().drop_duplicates(PARTLY)
     if "formula_round_bytes" in facts:
@@ -172,11 +164,10 @@ def timing(rounds: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(list(RUN)).add_prefix("run_")
 
 
-def tables(name: str) -> list[str]:
+def tables(folder: Path) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
-    folder = RESULTS / name
     summary = pd.read_csv(folder / "summary.csv")
-    baseline = BASELINES.get(name, OURS)
+    baseline = BASELINES.get(folder.name, OURS)
     paper = pd.read_csv(REPORTED, comment="#")
     paper = paper[paper.setting.isin(summary.setting) & paper.method.isin(summary.method)]
     parts = [
@@ -186,7 +177,7 @@ def tables(name: str) -> list[str]:
         *moments_table(summary),
         *(difference_table(summary, baseline) if baseline in set(summary.method) else []),
     ]
-    for shown in SHOWN[name]:
+    for shown in SHOWN[folder.name]:
         parts += [TABLES[shown][0], to_markdown(TABLES[shown][1](folder))]
     return parts
 
@@ -330,4 +321,4 @@ in the second.""",
 }
 
 if __name__ == "__main__":
-    update_reports(EXPERIMENTS, RESULTS, refresh=refresh, tables=tables)
+    update_reports(HERE.name, EXPERIMENTS, refresh=refresh, tables=tables)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments import reporting
 from experiments.label_pictures import draw_label_distribution
 from experiments.reporting import (
+    Played,
     compared_by,
     describe_runs,
     difference_table,
@@ -23,25 +23,21 @@ from experiments.reporting import (
     keep_results,
     node_table,
     read_clients,
-    read_finished,
     read_reported,
     read_run_facts,
     update_reports,
 )
-from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import (
     RUN,
     accuracy_table,
     draw_curves,
     mean_and_spread,
     paired_differences,
-    summarise_runs,
     to_markdown,
 )
 from fl_simulator.run.prepare import build_population
 
 HERE = Path(__file__).resolve().parent
-RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 TEACHER = "virtual_teacher"
 DISRUPTION = "disruption"
 SECONDS = "fashion_seconds"
@@ -87,14 +83,10 @@ def rounds_to_shares(rounds: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFram
     return pd.DataFrame(columns)
 
 
-def refresh(name: str) -> None:
+def refresh(played: Played) -> None:
     """Write the tables and pictures of the runs that are there."""
-    experiment = read_experiment(HERE / f"{name}.toml")
-    runs, folder = SIMULATIONS / name, RESULTS / name
-    rounds = read_finished(runs, experiment)
-    summary = summarise_runs(rounds)
-    if summary.empty:
-        return
+    experiment, rounds, summary = played.experiment, played.rounds, played.summary
+    runs, folder, name = played.runs, played.kept, played.kept.name
     messages = rounds.groupby(list(RUN)).messages.mean().rename("messages_per_node")
     facts = read_run_facts(runs, experiment).join(messages).join(rounds_to_shares(rounds, summary))
     keep_results(rounds, summary.join(facts, on=list(RUN)), folder)
@@ -136,11 +128,12 @@ def draw_nodes(clients: pd.DataFrame, path: Path) -> None:
     axes.figure.savefig(path, dpi=160)
 
 
-def tables(name: str) -> list[str]:
+def tables(folder: Path) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
-    summary = pd.read_csv(RESULTS / name / "summary.csv")
+    name = folder.name
+    summary = pd.read_csv(folder / "summary.csv")
     if name == TEACHER:
-        return teacher_tables(summary, pd.read_csv(RESULTS / name / "curves.csv"))
+        return teacher_tables(summary, pd.read_csv(folder / "curves.csv"))
     if name == SECONDS:
         return ["Seconds of a round.", to_markdown(summary[["method", *summary.filter(like="seconds_")]], digits=1)]
     paper = reported_accuracy() if name.startswith("table_2") else None
@@ -165,7 +158,7 @@ def tables(name: str) -> list[str]:
             to_markdown(times(summary)),
         ]
     if name == DISRUPTION:
-        parts += ["**The first rounds.** Means over seeds.", to_markdown(first_rounds(RESULTS / name), digits=4)]
+        parts += ["**The first rounds.** Means over seeds.", to_markdown(first_rounds(folder), digits=4)]
     parts += [
         "**Graphs.** Edges of a node, messages that it sends in a round, Gini index of nodes' label counts.",
         to_markdown(graph_table(summary, KEYS).dropna().reset_index()),
@@ -240,4 +233,4 @@ def times(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    update_reports(EXPERIMENTS, RESULTS, refresh=refresh, tables=tables)
+    update_reports(HERE.name, EXPERIMENTS, refresh=refresh, tables=tables)

@@ -15,29 +15,25 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments import reporting
 from experiments.reporting import (
+    Played,
     describe_inputs,
     keep_results,
     moments_table,
     read_clients,
-    read_finished,
     read_run_facts,
     update_reports,
 )
-from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import (
     RUN,
     accuracy_table,
     half_interval,
     mean_and_interval,
     paired_differences,
-    summarise_runs,
     to_markdown,
 )
 
 HERE = Path(__file__).resolve().parent
-RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 FRESHNESS: Final = "freshness"
 CANDIDATES: Final = "tips_or_newest"
 EXPERIMENTS: Final = (FRESHNESS, CANDIDATES)
@@ -58,36 +54,32 @@ OVER_ALL_ROUNDS: Final = {"averaged", "cross_cluster_rate"}
 """Columns that are a mean over the run: of one round's few selections they say little."""
 
 
-def refresh(name: str) -> None:
+def refresh(played: Played) -> None:
     """Write the tables and pictures of the runs that are there."""
-    experiment = read_experiment(HERE / f"{name}.toml")
-    rounds = read_finished(SIMULATIONS / name, experiment)
-    summary = summarise_runs(rounds)
-    if summary.empty:
-        return
-    facts = read_run_facts(SIMULATIONS / name, experiment)[["pixels"]]
-    kept = [each for each in KEPT if each in summary]
-    summary = summary.set_index(list(RUN))
+    rounds, folder = played.rounds, played.kept
+    facts = read_run_facts(played.runs, played.experiment)[["pixels"]]
+    kept = [each for each in KEPT if each in played.summary]
+    summary = played.summary.set_index(list(RUN))
     for each in OVER_ALL_ROUNDS & set(kept):
         summary[each] = rounds.groupby(list(RUN))[each].mean()
     summary = summary.reset_index()
-    keep_results(rounds, summary[kept].join(facts, on=list(RUN)), RESULTS / name)
-    if name == FRESHNESS:
-        (RESULTS / name / "curves.csv").unlink()  # in full in progress.csv.gz
+    keep_results(rounds, summary[kept].join(facts, on=list(RUN)), folder)
+    if folder.name == FRESHNESS:
+        (folder / "curves.csv").unlink()  # in full in progress.csv.gz
         progress = progress_of(rounds)
-        progress.to_csv(RESULTS / name / "progress.csv.gz", index=False, compression={"method": "gzip", "mtime": 0})
-        effects = split_gains(progress, read_clients(SIMULATIONS / name, experiment))
-        effects.to_csv(RESULTS / name / "effects.csv", index=False)
-        draw_effects(effects, RESULTS / name / "effects.png")
+        progress.to_csv(folder / "progress.csv.gz", index=False, compression={"method": "gzip", "mtime": 0})
+        effects = split_gains(progress, read_clients(played.runs, played.experiment))
+        effects.to_csv(folder / "effects.csv", index=False)
+        draw_effects(effects, folder / "effects.png")
     else:
-        draw_candidates(summary, RESULTS / name / "differences.png")
+        draw_candidates(summary, folder / "differences.png")
 
 
-def tables(name: str) -> list[str]:
+def tables(folder: Path) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
-    summary = pd.read_csv(RESULTS / name / "summary.csv")
-    if name == FRESHNESS:
-        return gains_tables(summary, pd.read_csv(RESULTS / name / "effects.csv"))
+    summary = pd.read_csv(folder / "summary.csv")
+    if folder.name == FRESHNESS:
+        return gains_tables(summary, pd.read_csv(folder / "effects.csv"))
     return candidate_tables(summary)
 
 
@@ -275,4 +267,4 @@ def draw_candidates(summary: pd.DataFrame, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    update_reports(EXPERIMENTS, RESULTS, refresh=refresh, tables=tables)
+    update_reports(HERE.name, EXPERIMENTS, refresh=refresh, tables=tables)

@@ -15,29 +15,25 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments import reporting
 from experiments.reporting import (
+    Played,
     compared_by,
     describe_runs,
     difference_table,
     keep_results,
-    read_finished,
     read_run_facts,
     update_reports,
 )
-from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import (
     RUN,
     accuracy_table,
     draw_curves,
     mean_and_spread,
     paired_differences,
-    summarise_runs,
     to_markdown,
 )
 
 HERE = Path(__file__).resolve().parent
-RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 PLATEAUS = (
     "plateau_small",
     "plateau_barabasi_albert_small",
@@ -93,14 +89,9 @@ def exponents(runs: pd.DataFrame) -> pd.Series:
     return pd.Series([exponent(mine) for _, mine in runs.groupby("seed")], dtype=float)
 
 
-def refresh(name: str) -> None:
+def refresh(played: Played) -> None:
     """Write the tables and pictures of the runs that are there."""
-    experiment = read_experiment(HERE / f"{name}.toml")
-    runs, folder = SIMULATIONS / name, RESULTS / name
-    rounds = read_finished(runs, experiment)
-    summary = summarise_runs(rounds)
-    if summary.empty:
-        return
+    experiment, rounds, folder = played.experiment, played.rounds, played.kept
     by_run = rounds.groupby(list(RUN))
     losses = pd.DataFrame(
         {
@@ -109,15 +100,15 @@ def refresh(name: str) -> None:
             "rounds_to_learn": pd.Series({key: rounds_until(run, below=LEARNED) for key, run in by_run}),
         }
     ).rename_axis(list(RUN))
-    facts = read_run_facts(runs, experiment).join(losses)
-    summary = summary.join(facts, on=list(RUN))
+    facts = read_run_facts(played.runs, experiment).join(losses)
+    summary = played.summary.join(facts, on=list(RUN))
     keep_results(rounds, summary, folder)
-    if name in PLATEAUS:
+    if folder.name in PLATEAUS:
         draw_scaled_losses(rounds, summary, folder / "scaled-loss.png")
     rounds["line"] = rounds.setting + ", " + rounds.method
     # logarithmic, since first weights that nobody has averaged yet have losses in the hundreds
     draw_curves(rounds, folder / "loss.png", figures=["loss"], by="line", scale="log", title=experiment.title)
-    if name == "changes":
+    if folder.name == "changes":
         shown = rounds[(rounds["round"] + 1).isin(SHOWN_ROUNDS)]
         shown[[*RUN, "round", *CHANGES]].to_csv(folder / "changes.csv", index=False)
         *sizes, cosine = CHANGES
@@ -142,9 +133,9 @@ def draw_scaled_losses(rounds: pd.DataFrame, summary: pd.DataFrame, path: Path) 
     draw_curves(scaled[scaled[over] <= end], path, figures=["loss"], by="setting", over=over, title=title)
 
 
-def tables(name: str) -> list[str]:
+def tables(folder: Path) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
-    summary = pd.read_csv(RESULTS / name / "summary.csv")
+    summary = pd.read_csv(folder / "summary.csv")
     column, words = compared_by(summary)
     parts = [
         f"{describe_runs(summary, f'Test accuracy, {words},')} Each run's value is the mean over its nodes.",
@@ -172,7 +163,7 @@ def tables(name: str) -> list[str]:
             ),
             to_markdown(beside(summary)),
         ]
-    if name in PLATEAUS:
+    if folder.name in PLATEAUS:
         parts += [
             (
                 f"**Plateau.** Rounds until test loss, mean over nodes, stayed below {PLATEAU:.4f}; a dash where it "
@@ -180,13 +171,13 @@ def tables(name: str) -> list[str]:
             ),
             to_markdown(plateaus(summary)),
         ]
-    if (RESULTS / name / "changes.csv").exists():
+    if (folder / "changes.csv").exists():
         parts += [
             (
                 "**Changes**, means over nodes and seeds: standard deviations of parameters across nodes (σ_an) and "
                 "within one (σ_ap), norms of what a round's training and its aggregation change, and their cosine."
             ),
-            to_markdown(changes(pd.read_csv(RESULTS / name / "changes.csv")), digits=4),
+            to_markdown(changes(pd.read_csv(folder / "changes.csv")), digits=4),
         ]
     return parts
 
@@ -241,4 +232,4 @@ def plateaus(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    update_reports(EXPERIMENTS, RESULTS, refresh=refresh, tables=tables)
+    update_reports(HERE.name, EXPERIMENTS, refresh=refresh, tables=tables)

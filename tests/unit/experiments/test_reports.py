@@ -1,7 +1,6 @@
 """Each paper's report.py: committed tables are what it makes of the committed CSV, and it reads runs that were played."""
 
 import importlib
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from experiments.reporting import describe_runs, keep_results, read_finished
+from experiments.reporting import (
+    RESULTS,
+    Played,
+    describe_runs,
+    keep_results,
+    read_finished,
+    read_played,
+    update_reports,
+)
 from fl_core.dag.genesis import Bounds
 from fl_core.dag.profiles import PROFILES
 from fl_simulator.config.experiment import read_experiment
@@ -19,7 +26,7 @@ from fl_simulator.report import page
 from fl_simulator.run.folder import SUMMARY
 from fl_simulator.run.play import open_folder, run
 
-EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
+EXPERIMENTS = RESULTS.parent
 PAPERS = (
     "attacks",
     "candidates",
@@ -60,27 +67,27 @@ def script(paper: str) -> ModuleType:
     return importlib.import_module(f"experiments.{paper}.report")
 
 
-def committed(paper: str) -> list[str]:
-    folder = EXPERIMENTS / "results" if paper == "candidates" else EXPERIMENTS / "results" / paper
-    return [name for name in script(paper).EXPERIMENTS if (folder / name / "summary.csv").exists()]
+def committed(paper: str) -> list[Path]:
+    folder = RESULTS if paper == "candidates" else RESULTS / paper
+    return [folder / name for name in script(paper).EXPERIMENTS if (folder / name / "summary.csv").exists()]
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_committed_tables_are_current(paper: str) -> None:
-    module = script(paper)
     assert committed(paper)
-    for name in committed(paper):
-        assert (module.RESULTS / name / "report.md").read_text("utf-8") == page(module.tables(name)), name
+    for folder in committed(paper):
+        assert (folder / "report.md").read_text("utf-8") == page(script(paper).tables(folder)), folder
 
 
-def play(folder: Path, name: str, methods: str) -> None:
-    """An experiment's file beside copies of reported numbers, and its runs in the folder of simulations."""
+def play(folder: Path, name: str, methods: str) -> Played:
+    """An experiment's file, and its runs."""
     file = folder / f"{name}.toml"
-    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f'name = "{name}"\nseeds = [0]\n{BASE}{methods}')
-    for planned in read_experiment(file).runs:
-        with open_folder(planned, folder / "build" / name / planned.label.folder_name, overwrite=False) as opened:
+    experiment, runs = read_experiment(file), folder / "build" / name
+    for planned in experiment.runs:
+        with open_folder(planned, runs / planned.label.folder_name, overwrite=False) as opened:
             assert run(planned, opened, workers=1)
+    return read_played(experiment, runs, folder / "kept" / name)
 
 
 @pytest.mark.parametrize(
@@ -91,37 +98,27 @@ def play(folder: Path, name: str, methods: str) -> None:
         ("uncoordinated_initialisation", "plateau_small", {"loss.png"}),
     ],
 )
-def test_runs_on_a_graph_are_reported(
-    paper: str, name: str, pictures: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module = script(paper)
-    play(tmp_path, name, ON_GRAPH)
-    shutil.copytree(EXPERIMENTS / paper / "reported", tmp_path / "reported")
-    for what, where in (("HERE", tmp_path), ("RESULTS", tmp_path / "kept"), ("SIMULATIONS", tmp_path / "build")):
-        monkeypatch.setattr(module, what, where)
-    module.refresh(name)
-    kept = tmp_path / "kept" / name
+def test_runs_on_a_graph_are_reported(paper: str, name: str, pictures: set[str], tmp_path: Path) -> None:
+    module, played = script(paper), play(tmp_path, name, ON_GRAPH)
+    module.refresh(played)
+    kept = played.kept
     assert {path.name for path in kept.iterdir()} == {"summary.csv", "curves.csv"} | pictures
     summary = pd.read_csv(kept / "summary.csv").set_index("method")
     assert summary.edges_per_node["DecHetero"] == 3.0
     assert summary.nodes.tolist() == [4, 4]
     assert len(pd.read_csv(kept / "curves.csv")) == 4
-    assert "| DecHetero | 0." in page(module.tables(name))
+    assert "| DecHetero | 0." in page(module.tables(kept))
 
 
-def test_runs_on_a_ledger_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = script("dag-acfl")
-    play(tmp_path, "selectors", ON_LEDGER)
-    monkeypatch.setattr(module, "HERE", tmp_path)
-    monkeypatch.setattr(module, "RESULTS", tmp_path / "kept")
-    monkeypatch.setattr(module, "SIMULATIONS", tmp_path / "build")
-    module.refresh("selectors")
-    kept = tmp_path / "kept" / "selectors"
+def test_runs_on_a_ledger_are_reported(tmp_path: Path) -> None:
+    module, played = script("dag-acfl"), play(tmp_path, "selectors", ON_LEDGER)
+    module.refresh(played)
+    kept = played.kept
     assert {path.suffix for path in kept.iterdir()} == {".csv", ".png"}
     methods = pd.read_csv(kept / "methods.csv").set_index("method")
     assert methods.transactions["DAG-ACFL"] == 1 + 2 * 4
     assert pd.read_csv(kept / "costs.csv").method.tolist() == ["DAG-ACFL", "Fedavg"]
-    assert "**This machine.**" in page(module.tables("selectors"))
+    assert "**This machine.**" in page(module.tables(kept))
 
 
 def test_results_of_more_runs_are_not_written_over_by_fewer(tmp_path: Path) -> None:
@@ -139,6 +136,12 @@ def test_unfinished_runs_are_told_and_left_out(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "build" / "x" / experiment.runs[0].label.folder_name / SUMMARY).unlink()
     assert set(read_finished(tmp_path / "build" / "x", experiment).method) == {"Fedavg"}
     assert capsys.readouterr().err.startswith("x: 1 of 2 runs are not finished")
+
+
+def test_an_unknown_name_is_told_in_a_line_that_lists_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["report.py", "a", "no_such"])
+    with pytest.raises(SystemExit, match=r"^no experiment no_such; there are a, b$"):
+        update_reports("x", ("a", "b"), refresh=lambda _: None, tables=lambda _: [])
 
 
 def test_in_virtual_time_evaluations_are_counted_and_not_rounds() -> None:
