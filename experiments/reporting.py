@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,6 +133,13 @@ def read_run_facts(folder: Path, experiment: Experiment) -> pd.DataFrame:
     spread = clients.agg(nodes="size", node_std=lambda each: each.std(ddof=0))
     frame = pd.DataFrame.from_dict(facts, orient="index").rename_axis(list(RUN))
     return spread.join(frame, how="right")
+
+
+def whole_settings(summary: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+    """The runs of settings of which none is missing: the best of some methods is not the best."""
+    planned = Counter(run.label.setting for run in experiment.runs)
+    played = summary.groupby("setting").size()
+    return summary[summary.setting.map(lambda each: played[each] == planned[each])]
 
 
 def read_reported(folder: Path, name: str) -> pd.DataFrame:

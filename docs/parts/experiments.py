@@ -168,10 +168,8 @@ CLUSTERED: Final = {
     for name in ("shifts", "other_data", "untouched", "conditions", "few_samples")
 }
 FINDINGS: Final = {
-    "results-phase": partial(experiment_report, "clustered/phase", depth=1),
-    "results-phase-anew": partial(experiment_report, "clustered/phase_anew", depth=1),
-    "results-freshness": partial(experiment_report, "findings/freshness", depth=1),
-    "results-tips-or-newest": partial(experiment_report, "findings/tips_or_newest", depth=1),
+    f"results-{name.replace('_', '-')}": partial(experiment_report, f"findings/{name}", depth=1)
+    for name in ("phase", "phase_anew", "freshness", "tips_or_newest")
 }
 ATTACKS: Final[Mapping[str, Callable[[], str]]] = {
     f"attacks-{name.replace('_', '-')}": partial(experiment_report, f"attacks/{name}", pictures=False)

@@ -28,7 +28,7 @@ FOLDERS = {
     "docs/papers/dag-acfl.md": ("dag-acfl",),
     "docs/papers/decdiff.md": ("decdiff",),
     "docs/papers/uncoordinated-initialisation.md": ("uncoordinated_initialisation",),
-    "docs/findings.md": ("clustered", "findings"),
+    "docs/findings.md": ("findings",),
     "docs/privacy.md": ("privacy",),
     "docs/security.md": ("attacks",),
     "docs/selection.md": ("candidates", "clustered", "dag-acfl"),

@@ -10,6 +10,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from experiments.findings.freshness import split_gains
+from experiments.findings.phase import needed_separation
 from experiments.reporting import (
     RESULTS,
     Played,
@@ -260,7 +262,7 @@ def test_a_loss_is_against_the_run_of_the_same_seed_and_population_that_nobody_a
 
 def test_clusters_are_expected_to_be_found_where_the_least_alike_own_pair_is_above_the_most_alike_foreign_one() -> None:
     """Of 14 standard normal draws the greatest is expected at 1.703, of 15 at 1.736."""
-    needed = script("clustered").needed_separation
+    needed = needed_separation
     assert needed(30, 2) == pytest.approx(1.703 + 1.736, abs=0.01)
     assert needed(30, 5) < needed(30, 2) < needed(60, 2)
 
@@ -276,7 +278,7 @@ def ends(method: str, *, accuracy: list[float], heard: list[int]) -> pd.DataFram
 
 
 def gains(without: pd.DataFrame, rounds: pd.DataFrame, clients: Sequence[pd.DataFrame]) -> dict[Any, Any]:
-    (found,) = script("findings").split_gains(pd.concat([without, rounds]), pd.concat(clients)).to_dict("records")
+    (found,) = split_gains(pd.concat([without, rounds]), pd.concat(clients)).to_dict("records")
     return dict(found)
 
 
