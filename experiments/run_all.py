@@ -67,7 +67,7 @@ PARTS = (
     Part("findings/phase", 9, is_default=False),
     Part("findings/phase_anew", 3, is_default=False),
     Part("findings/freshness", 9, is_default=False),
-    Part("findings/tips_or_newest", 20, is_default=False),
+    Part("findings/tips_or_newest", 25, is_default=False),
     Part("dag-acfl/asynchronous", 17),
     Part("dag-acfl/table_2_lr", 65, is_default=False),
     Part("dag-acfl/table_2_mlp_type_ii", 158, is_default=False),

@@ -66,8 +66,8 @@ def _pictures(folder: Path, pattern: str, depth: int = 2) -> str:
 _SHOWN: Final = {
     "found": "Adjusted Rand index of each run over its clients' separation, in units of what is needed",
     "diagram": "Phase diagram: adjusted Rand index by clusters, samples, part drawn from own labels alone, and rule",
-    "effects": "Gains without rounds at equal time and at equal updates, over the ratio of speeds, nobody away",
-    "differences": "Newest updates less tips: accuracy, and that of the worst tenth; mean of five seeds, 95 % interval",
+    "effects": "Gains without rounds over the ratio of speeds, nobody away, by how long a round waits; 95 % intervals",
+    "differences": "Newest updates less tips: accuracy, the worst tenth; seeds, mean, 95 % interval; scales differ",
     "methods": "Accuracy of each method, and of its worst tenth of clients, in the mean over seeds",
     "gain": "What the virtual teacher adds, over the local epochs between two averages",
     "nodes": "Each node's accuracy at the end",

@@ -9,7 +9,14 @@ from matplotlib.figure import Figure
 
 from experiments.findings.kept import keep
 from experiments.reporting import Played, describe_inputs, moments_table, read_clients
-from fl_simulator.report import RUN, accuracy_table, mean_and_interval, paired_differences, to_markdown
+from fl_simulator.report import (
+    RUN,
+    accuracy_table,
+    half_interval,
+    mean_and_interval,
+    paired_differences,
+    to_markdown,
+)
 
 IN_ROUNDS: Final = {"DAG-ACFL": "DAG-ACFL in rounds", "FedAsync in true clusters": "oracle", "FedBuff": "FedAvg"}
 DEADLINES: Final = (", 24 s", ", 12 s", ", no deadline")
@@ -17,7 +24,8 @@ PAIRS: Final = {method: [f"{other}{each}" for each in DEADLINES] for method, oth
 """Of each method without rounds, what is the same in rounds, or nearest to it, by how long a round waits at most."""
 OURS: Final = "DAG-ACFL"
 OTHERWISE: Final = ("DAG-ACFL over tips", "DAG-ACFL, window 60 s")
-BOUNDS: Final = ("FedAsync in true clusters", "FedBuff in true clusters")
+RATIOS: Final = (1, 3, 10, 30, 100)
+TOLD: Final = ("FedAsync in true clusters", "FedBuff in true clusters")
 
 
 def refresh(played: Played) -> None:
@@ -116,7 +124,7 @@ def gains_tables(summary: pd.DataFrame, effects: pd.DataFrame) -> list[str]:
         told = pd.DataFrame(rows)
         same = told.duplicated([each for each in told if each != "compared with"])  # nobody is slower than a deadline
         parts += [f"**{method}**", to_markdown(told[~same])]
-    known = paired_differences(summary, dict.fromkeys((*BOUNDS, *OTHERWISE), OURS), digits=3)
+    known = paired_differences(summary, dict.fromkeys((*TOLD, *OTHERWISE), OURS), digits=3)
     known = known.drop(columns="against").set_index("method").T.rename_axis("setting").reset_index()
     worth = (
         "**What knowing the clusters is worth, and age**: methods that are told them, and DAG-ACFL over tips, or over "
@@ -126,26 +134,34 @@ def gains_tables(summary: pd.DataFrame, effects: pd.DataFrame) -> list[str]:
 
 
 def draw_effects(effects: pd.DataFrame, path: Path) -> None:
-    """Of each pair a panel: gains over the ratio of speeds, where everybody is always there."""
+    """A panel for each method and deadline: gains over the ratio of speeds where everybody is always there."""
     there = effects[~effects.setting.str.contains("away")]
     there = there.assign(ratio=there.setting.str.extract(r"speeds x (\d+)")[0].astype(int))
-    pairs = [(method, others[0]) for method, others in PAIRS.items() if method in set(there.method)]
-    figure = Figure(figsize=(3.1 * len(pairs), 3.6))
-    panels = figure.subplots(1, len(pairs), sharey=True, squeeze=False)[0]
-    for axes, (method, other) in zip(panels, pairs, strict=True):
-        means = there[(there.method == method) & (there.against == other)].groupby("ratio").mean(numeric_only=True)
-        for column, colour, dashes in (
-            ("equal_time", "tab:blue", "-"),
-            ("equal_time_heard", "tab:green", "--"),
-            ("equal_updates", "tab:orange", ":"),
-        ):
-            label = column.replace("_", " ").replace("time heard", "time, clients that both heard")
-            axes.plot(means.index, means[column], color=colour, linestyle=dashes, label=label)
-        axes.axhline(0, color="grey", linewidth=0.6)
-        axes.set(title=f"{method}\ncompared with {other}", xlabel="fastest over slowest", xscale="log")
-        axes.title.set_fontsize(9)
-        axes.grid(alpha=0.3)
-    panels[0].set_ylabel("difference of accuracy")
-    figure.tight_layout(rect=(0, 0.08, 1, 1))
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="lower center", ncols=3, frameon=False, fontsize=8)
+    lines = {
+        "equal_time": ("at equal time", "tab:blue", "-"),
+        "equal_time_heard": ("the same, of clients that both heard", "tab:green", "--"),
+        "equal_updates": ("at equal updates", "tab:orange", ":"),
+    }
+    figure = Figure(figsize=(9.6, 8.4))
+    panels = figure.subplots(len(DEADLINES), len(PAIRS), sharex=True, sharey="row")
+    for column, (method, others) in enumerate(PAIRS.items()):
+        for row, other in enumerate(others):
+            axes, mine = panels[row, column], there[(there.method == method) & (there.against == other)]
+            for place, (name, (label, colour, dashes)) in enumerate(lines.items()):
+                by_ratio = mine.groupby("ratio")[name]
+                across = by_ratio.mean().index * 1.06 ** (place - 1)  # side by side, where intervals would overlap
+                half = by_ratio.agg(lambda each: half_interval(each.tolist()))
+                axes.errorbar(across, by_ratio.mean(), half, color=colour, linestyle=dashes, capsize=2, label=label)
+            axes.axhline(0, color="grey", linewidth=0.6)
+            axes.set_title(f"{method}\nless {other}", fontsize=9)
+            axes.set_xscale("log")
+            axes.set_xticks(RATIOS, [str(each) for each in RATIOS])
+            axes.set_xticks([], minor=True)
+            axes.grid(alpha=0.3)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("difference of accuracy")
+    for axes in panels[-1]:
+        axes.set_xlabel("fastest over slowest")
+    figure.tight_layout(rect=(0, 0.04, 1, 1))
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="lower center", ncols=3, frameon=False, fontsize=9)
     figure.savefig(path, dpi=160)

@@ -162,6 +162,7 @@ def draw_separation(runs: pd.DataFrame, path: Path) -> None:
                 across, mine.adjusted_rand, s=12, alpha=0.7, edgecolors=colour, facecolors=filled, label=candidates
             )
         axes.axvline(1, color="grey", linewidth=0.8)
+        axes.axhline(FOUND, color="grey", linewidth=0.8, linestyle=":")
         title = ", ".join(filter(None, (of, rule)))
         axes.set(title=title, xlabel="separation over what is needed", xscale="log")
         axes.set_xticks([0.1, 0.3, 1, 3, 10], ["0.1", "0.3", "1", "3", "10"])
