@@ -91,7 +91,7 @@ def _blocks(folder: str, names: Mapping[str, str]) -> dict[str, Callable[[], str
     return {f"results-{block}": partial(experiment_report, f"{folder}/{name}") for block, name in names.items()}
 
 
-CANDIDATES: Final = {"results-candidates": partial(experiment_report, "candidates", pictures=False)}
+CANDIDATES: Final = {"results-candidates": partial(experiment_report, "findings/candidates", pictures=False)}
 PRIVACY: Final = {"results-privacy": partial(kept_table, "privacy")}
 DAG_ACFL: Final[Mapping[str, Callable[[], str]]] = {
     "results-table-two-lr": partial(table_two, "lr"),

@@ -31,7 +31,7 @@ FOLDERS = {
     "docs/findings.md": ("findings",),
     "docs/privacy.md": ("privacy",),
     "docs/security.md": ("attacks",),
-    "docs/selection.md": ("candidates", "clustered", "dag-acfl"),
+    "docs/selection.md": ("findings", "clustered", "dag-acfl"),
 }
 """Each page with the folders of its experiments: their settings, and what papers report, may be quoted, too."""
 DERIVED = tomllib.loads((Path(__file__).parent / "derived_figures.toml").read_text("utf-8"))

@@ -31,7 +31,6 @@ from fl_simulator.run.play import open_folder, run
 EXPERIMENTS = RESULTS.parent
 PAPERS = (
     "attacks",
-    "candidates",
     "clustered",
     "dag-acfl",
     "decdiff",
@@ -70,8 +69,8 @@ def script(paper: str) -> ModuleType:
 
 
 def committed(paper: str) -> list[Path]:
-    folder = RESULTS if paper == "candidates" else RESULTS / paper
-    return [folder / name for name in script(paper).EXPERIMENTS if (folder / name / "summary.csv").exists()]
+    folders = [RESULTS / paper / name for name in script(paper).EXPERIMENTS]
+    return [folder for folder in folders if (folder / "summary.csv").exists()]
 
 
 @pytest.mark.parametrize("paper", PAPERS)

@@ -1,19 +1,12 @@
-"""What is offered to a selection, tips or everybody's newest update: accuracy and models per average, seed by seed.
-
-    python -m experiments.candidates.report
-
-Where ``build/simulations`` has finished runs, ``summary.csv`` and ``curves.csv`` are written anew into
-``experiments/results/candidates``; then ``report.md`` is made of them.
-"""
+"""What is offered to a selection, tips or everybody's newest update: accuracy and models per average, seed by seed."""
 
 from pathlib import Path
 
 import pandas as pd
 
-from experiments.reporting import Played, keep_results, update_reports
+from experiments.reporting import Played, keep_results
 from fl_simulator.report import RUN, mean_and_interval, mean_and_spread, to_markdown
 
-EXPERIMENTS = ("candidates",)
 DIFFERENCES = {
     "accuracy": "newest less tips",
     "accuracy_last_5": "the same, mean of the last five evaluations (or all four)",
@@ -54,7 +47,3 @@ def tables(folder: Path) -> list[str]:
         " Models: mean number in the average that an update began from."
     )
     return [told, to_markdown(pd.DataFrame(rows)[columns])]
-
-
-if __name__ == "__main__":
-    update_reports("", EXPERIMENTS, refresh=refresh, tables=tables)
