@@ -30,11 +30,14 @@ RESULTS: Final = ROOT / "experiments" / "results"
 """Committed tables and pictures."""
 SIMULATIONS: Final = ROOT / "build" / "simulations"
 """Runs, where they were played here."""
+COMPARED_BY: Final = ("accuracy_last_5", "mean of the last five evaluations")
+"""The column by which methods are compared, and what it is: less noisy than one round."""
 _MOMENTS: Final = {
     "accuracy": "at the end",
     "accuracy_last_5": "mean of the last five evaluations",
     "best_accuracy": "best evaluation",
 }
+_METHODS: Final = ["setting", "method"]
 _PIXELS: Final = {"unit": "in [0, 1]", "standardised": "standardised"}
 
 
@@ -103,7 +106,7 @@ def refuse_fewer(summary: pd.DataFrame, folder: Path) -> None:
         sys.exit(f"{kept} has {count} runs, and {len(summary)} are here: play the others first, or remove the file")
 
 
-def read_clients(folder: Path, experiment: Experiment | None = None) -> pd.DataFrame:
+def read_clients(folder: Path, experiment: Experiment) -> pd.DataFrame:
     """Accuracy and loss of every client at the end of every finished run; columns as above, then those of clients.csv.
 
     Raises:
@@ -133,6 +136,12 @@ def read_run_facts(folder: Path, experiment: Experiment) -> pd.DataFrame:
     spread = clients.agg(nodes="size", node_std=lambda each: each.std(ddof=0))
     frame = pd.DataFrame.from_dict(facts, orient="index").rename_axis(list(RUN))
     return spread.join(frame, how="right")
+
+
+def read_graph_facts(played: Played) -> pd.DataFrame:
+    """``read_run_facts``, and ``messages_per_node`` that a round took in the mean."""
+    messages = played.rounds.groupby(list(RUN)).messages.mean().rename("messages_per_node")
+    return read_run_facts(played.runs, played.experiment).join(messages)
 
 
 def whole_settings(summary: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
@@ -173,17 +182,17 @@ def describe_seeds(runs: pd.DataFrame) -> str:
     return f"seeds {', '.join(str(each) for each in sorted(runs.seed.unique()))}"
 
 
-def difference_table(summary: pd.DataFrame, other: str, what: tuple[str, str] | None = None) -> list[str]:
+def difference_table(summary: pd.DataFrame, other: str, what: tuple[str, str] = COMPARED_BY) -> list[str]:
     """Paragraphs: how far each method is from another one, seed by seed; none where no method has two seeds.
 
     Args:
         summary: Of ``summarise_runs``.
         other: The method that all are compared with.
-        what: A column and what it is, instead of ``compared_by``.
+        what: A column and what it is.
     """
     if summary.seed.nunique() < 2:
         return []
-    column, words = what or compared_by(summary)
+    column, words = what
     methods = [method for method in summary.method.unique() if method != other]
     differences = paired_differences(summary, dict.fromkeys(methods, other), column=column).drop(columns="against")
     return [
@@ -204,23 +213,16 @@ def moments_table(summary: pd.DataFrame, *, beside: str = "accuracy") -> list[st
     return [f"**At other moments**: {' / '.join(shown.values())}, means over seeds.", to_markdown(table)]
 
 
-def compared_by(summary: pd.DataFrame) -> tuple[str, str]:
-    """The column by which methods are compared, and what it is: less noisy than one round, where runs have kept it."""
-    if "accuracy_last_5" in summary:
-        return "accuracy_last_5", "mean of the last five evaluations"
-    return "accuracy", "last evaluation"
-
-
-def node_table(summary: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+def node_table(summary: pd.DataFrame) -> pd.DataFrame:
     """Accuracy over the nodes of a seed at the end: standard deviation, least and greatest."""
     spread = {"std": ("node_std", "mean"), "least": ("worst_client", "min"), "greatest": ("best_client", "max")}
-    return summary.groupby(list(by), sort=False).agg(**spread).reset_index()
+    return summary.groupby(_METHODS, sort=False).agg(**spread).reset_index()
 
 
-def graph_table(summary: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Edges of a node, messages that it sends in a round, Gini index of nodes' label counts; indexed by ``by``."""
+def graph_table(summary: pd.DataFrame) -> pd.DataFrame:
+    """Edges of a node, messages that it sends in a round, Gini index of label counts; by setting and method."""
     columns = {"edges": "edges_per_node", "messages": "messages_per_node", "gini": "gini"}
-    means = summary.groupby(list(by), sort=False)[list(columns.values())].mean()
+    means = summary.groupby(_METHODS, sort=False)[list(columns.values())].mean()
     return means.set_axis(list(columns), axis="columns")
 
 

@@ -57,7 +57,7 @@ def refresh(played: Played) -> None:
     experiment, rounds, folder = played.experiment, played.rounds, played.kept
     runs = rounds.groupby(list(RUN), sort=False)
     last, whole = runs.last(), runs.mean(numeric_only=True)
-    table = last[[each for each in LAST if each in last]].join(whole[[each for each in MEAN if each in whole]])
+    table = last[[each for each in LAST if each in last]].join(whole[list(MEAN)])
     since = {run.label: run.scenario.attack.places.quarantined_after for run in experiment.runs if run.scenario.attack}
     if any(since.values()):
         table = table.drop(columns=["attacked", "backdoor"]).join(moments(rounds, since))
@@ -114,7 +114,7 @@ def tables(folder: Path) -> list[str]:
     if "attacked_0" in runs:
         said = "by how often each client has published since (one after another: in the mean)."
         return [*parts, f"**After quarantine**, {said}", to_markdown(after_quarantine(runs))]
-    if "cluster_mean" in runs and runs.cluster_mean.notna().any():
+    if runs.cluster_mean.notna().any():
         parts += ["**Nobody attacks.**", to_markdown(undisturbed(runs))]
     if not is_undisturbed(runs.setting).all():
         parts += [
@@ -126,9 +126,7 @@ def tables(folder: Path) -> list[str]:
             "**Backdoors**: share of triggered test images that are called as the attacker wants.",
             to_markdown(by_method(runs.dropna(subset="backdoor"), "backdoor")),
         ]
-    if "averaged" in runs:
-        parts += ["**What selections came to**, honest clients', over the whole run.", to_markdown(selections(runs))]
-    return parts
+    return [*parts, "**What selections came to**, honest clients', over the whole run.", to_markdown(selections(runs))]
 
 
 def is_undisturbed(settings: pd.Series) -> pd.Series:

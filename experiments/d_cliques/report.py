@@ -20,8 +20,8 @@ from experiments.reporting import (
     keep_results,
     moments_table,
     node_table,
+    read_graph_facts,
     read_reported,
-    read_run_facts,
     update_reports,
 )
 from fl_simulator.report import (
@@ -54,9 +54,7 @@ REFERENCES = ("D-Cliques", "fully connected", "fully connected, one first model"
 def refresh(played: Played) -> None:
     """Write the tables and pictures of the runs that are there."""
     rounds, folder = played.rounds, played.kept
-    messages = rounds.groupby(list(RUN)).messages.mean().rename("messages_per_node")
-    facts = read_run_facts(played.runs, played.experiment).join(messages)
-    keep_results(rounds, played.summary.join(facts, on=list(RUN)), folder)
+    keep_results(rounds, played.summary.join(read_graph_facts(played), on=list(RUN)), folder)
     for place, (setting, mine) in enumerate(rounds.groupby("setting", sort=False), start=1):
         figures = ("accuracy", "worst_client", "best_client")
         draw_curves(
@@ -78,13 +76,11 @@ def tables(folder: Path) -> list[str]:
         *moments_table(summary),
         *(difference_table(summary, reference) if reference else []),
         "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
-        to_markdown(node_table(summary, KEYS), digits=4),
+        to_markdown(node_table(summary), digits=4),
     ]
     if name in WITH_GRAPHS:
         beside = read_reported(HERE, "edges").set_index(KEYS)[["edges_per_node", "messages_per_node"]]
-        graphs = graph_table(summary, KEYS).join(
-            beside.set_axis(["edges reported", "messages reported"], axis="columns")
-        )
+        graphs = graph_table(summary).join(beside.set_axis(["edges reported", "messages reported"], axis="columns"))
         order = ["edges", "edges reported", "messages", "messages reported", "gini"]
         parts += [
             "**Graphs.** Edges of a node, messages it sends in a round, beside [D-Cliques] Sec. 5; Gini index.",

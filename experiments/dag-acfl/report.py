@@ -206,9 +206,8 @@ def fewer_participants(folder: Path) -> pd.DataFrame:
             **{f"seed {seed}": f"{each:+.4f}" for seed, each in gained.items()},
         }
         row["mean"] = mean_and_interval(gained.tolist(), 4)
-        if "purity" in runs:
-            purity = runs[runs.participation == 0.5].sort_values("seed").purity
-            row["purity with half"] = ", ".join(f"{each:.2f}" for each in purity)
+        purity = runs[runs.participation == 0.5].sort_values("seed").purity
+        row["purity with half"] = ", ".join(f"{each:.2f}" for each in purity)
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -15,16 +15,16 @@ import pandas as pd
 
 from experiments.label_pictures import draw_label_distribution
 from experiments.reporting import (
+    COMPARED_BY,
     Played,
-    compared_by,
     describe_runs,
     difference_table,
     graph_table,
     keep_results,
     node_table,
     read_clients,
+    read_graph_facts,
     read_reported,
-    read_run_facts,
     update_reports,
 )
 from fl_simulator.report import (
@@ -87,8 +87,7 @@ def refresh(played: Played) -> None:
     """Write the tables and pictures of the runs that are there."""
     experiment, rounds, summary = played.experiment, played.rounds, played.summary
     runs, folder, name = played.runs, played.kept, played.kept.name
-    messages = rounds.groupby(list(RUN)).messages.mean().rename("messages_per_node")
-    facts = read_run_facts(runs, experiment).join(messages).join(rounds_to_shares(rounds, summary))
+    facts = read_graph_facts(played).join(rounds_to_shares(rounds, summary))
     keep_results(rounds, summary.join(facts, on=list(RUN)), folder)
     if name == SECONDS:
         return
@@ -138,7 +137,7 @@ def tables(folder: Path) -> list[str]:
         return ["Seconds of a round.", to_markdown(summary[["method", *summary.filter(like="seconds_")]], digits=1)]
     paper = reported_accuracy() if name.startswith("table_2") else None
     taught = {method: other for method, other in TAUGHT.items() if method in set(summary.method)}
-    noise = [name for name in ("accuracy", "best_accuracy", "accuracy_last_5") if name in summary]
+    noise = ["accuracy", "best_accuracy", "accuracy_last_5"]
     parts = [
         f"{describe_runs(summary)} Each run's value is the mean over its nodes."
         + (f" Below it: [DecDiff] Tables II and III, after {REPORTED_ROUNDS:,} rounds." if paper is not None else ""),
@@ -148,7 +147,7 @@ def tables(folder: Path) -> list[str]:
         *difference_table(summary, BASELINE),
         *(teacher_adds(summary, taught) if len(set(summary.seed)) > 1 else []),
         "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
-        to_markdown(node_table(summary, KEYS), digits=4),
+        to_markdown(node_table(summary), digits=4),
     ]
     if paper is not None:
         parts += [
@@ -161,7 +160,7 @@ def tables(folder: Path) -> list[str]:
         parts += ["**The first rounds.** Means over seeds.", to_markdown(first_rounds(folder), digits=4)]
     parts += [
         "**Graphs.** Edges of a node, messages that it sends in a round, Gini index of nodes' label counts.",
-        to_markdown(graph_table(summary, KEYS).dropna().reset_index()),
+        to_markdown(graph_table(summary).dropna().reset_index()),
     ]
     return parts
 
@@ -200,7 +199,7 @@ def adds_on_the_way(curves: pd.DataFrame) -> pd.DataFrame:
 
 def teacher_adds(summary: pd.DataFrame, pairs: Mapping[str, str]) -> list[str]:
     """Paragraphs: what each method with the virtual teacher gains over the one without."""
-    column, words = compared_by(summary)
+    column, words = COMPARED_BY
     return [
         f"**What the virtual teacher adds** on the same seeds, {words}: mean, its 95 % confidence interval, how many.",
         to_markdown(paired_differences(summary, pairs, column=column)),
@@ -210,8 +209,7 @@ def teacher_adds(summary: pd.DataFrame, pairs: Mapping[str, str]) -> list[str]:
 def gains(summary: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
     """Points of accuracy above the baseline's."""
     heads = {"accuracy": "last round", "accuracy_last_5": "last five evaluations", "best_accuracy": "best round"}
-    kept = {column: head for column, head in heads.items() if column in summary}
-    means = summary.groupby(["setting", "method"], sort=False)[list(kept)].mean().rename(columns=kept)
+    means = summary.groupby(["setting", "method"], sort=False)[list(heads)].mean().rename(columns=heads)
     gained = 100 * (means - means.xs(BASELINE, level="method").reindex(means.index, level="setting"))
     beside = paper.set_index(["setting", "method"]).accuracy
     gained["reported"] = 100 * (beside - beside.xs(BASELINE, level="method").reindex(beside.index, level="setting"))
@@ -226,7 +224,7 @@ def times(summary: pd.DataFrame) -> pd.DataFrame:
         row = {"setting": setting, "method": method}
         for share in SHARES:
             told = beside[f"{share / 100:g}"].get((setting, method)) if (setting, method) in beside.index else None
-            ours = mean_and_spread(runs[f"rounds_to_{share}"], digits=0) if f"rounds_to_{share}" in runs else "-"
+            ours = mean_and_spread(runs[f"rounds_to_{share}"], digits=0)
             row[f"{share} %"] = ours + ("" if told is None or pd.isna(told) else f"<br>{told:.1f}")
         rows.append(row)
     return pd.DataFrame(rows)

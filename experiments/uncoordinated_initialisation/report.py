@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from experiments.reporting import (
+    COMPARED_BY,
     Played,
-    compared_by,
     describe_runs,
     difference_table,
     keep_results,
@@ -136,15 +136,14 @@ def draw_scaled_losses(rounds: pd.DataFrame, summary: pd.DataFrame, path: Path) 
 def tables(folder: Path) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     summary = pd.read_csv(folder / "summary.csv")
-    column, words = compared_by(summary)
+    column, words = COMPARED_BY
     parts = [
         f"{describe_runs(summary, f'Test accuracy, {words},')} Each run's value is the mean over its nodes.",
         to_markdown(accuracy_table(summary, column=column)),
     ]
     if "He" in set(summary.method):
         parts += difference_table(summary, "He")
-        if "least_loss" in summary:
-            parts += difference_table(summary, "He", ("loss", "test loss at the end, which [Gain]'s figures show"))
+        parts += difference_table(summary, "He", ("loss", "test loss at the end, which [Gain]'s figures show"))
     if "Centralised" in set(summary.method):
         parts += difference_table(summary, "Centralised")
         parts += difference_table(summary, "Centralised", ("least_loss", "least test loss"))
@@ -155,14 +154,13 @@ def tables(folder: Path) -> list[str]:
             ),
             to_markdown(between_settings(summary[summary.method == "gain"])),
         ]
-    if "least_loss" in summary:
-        parts += [
-            (
-                "**Beside it**: accuracy at the end and at best; test loss at the end and at its least; rounds until "
-                f"it stayed below {LEARNED:g} (of seeds that came there)."
-            ),
-            to_markdown(beside(summary)),
-        ]
+    parts += [
+        (
+            "**Beside it**: accuracy at the end and at best; test loss at the end and at its least; rounds until "
+            f"it stayed below {LEARNED:g} (of seeds that came there)."
+        ),
+        to_markdown(beside(summary)),
+    ]
     if folder.name in PLATEAUS:
         parts += [
             (

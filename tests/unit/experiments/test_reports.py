@@ -213,12 +213,12 @@ def test_changes_are_means_over_seeds_and_their_rounds_count_from_one() -> None:
 
 def test_gains_are_points_above_a_baseline() -> None:
     module = script("decdiff")
-    summary = pd.DataFrame(
-        {"setting": "S", "method": ["DecHetero", "CFA"], "accuracy": [0.5, 0.53], "best_accuracy": [0.6, 0.61]}
-    )
+    figures = {"accuracy": [0.5, 0.53], "accuracy_last_5": [0.4, 0.42], "best_accuracy": [0.6, 0.61]}
+    summary = pd.DataFrame({"setting": "S", "method": ["DecHetero", "CFA"], **figures})
     paper = pd.DataFrame({"setting": "S", "method": ["DecHetero", "CFA"], "accuracy": [0.7, 0.75]})
     (_, cfa) = module.gains(summary, paper).round(6).to_dict("records")
-    assert (cfa["last round"], cfa["best round"], cfa["reported"]) == (3.0, 1.0, 5.0)
+    assert (cfa["last round"], cfa["last five evaluations"], cfa["best round"]) == (3.0, 2.0, 1.0)
+    assert cfa["reported"] == 5.0
 
 
 def test_characteristic_times_are_first_rounds_at_a_share() -> None:
