@@ -174,10 +174,8 @@ def methods_by_settings(summary: "DataFrame", cell: "Callable[[str, float, str, 
         cell: What is said of a setting, its share, a method and their runs.
     """
     cells: dict[str, dict[str, str]] = {}
-    shares = len(summary.participation.unique()) > 1
     for (setting, share, method), runs in summary.groupby(list(RUN[:3]), sort=False):
-        heading = f"{setting}, γ {share:g}" if shares else setting
-        cells.setdefault(method, {})[heading] = cell(setting, share, method, runs)
+        cells.setdefault(method, {})[_heading(setting, share, summary)] = cell(setting, share, method, runs)
     table = load_pandas().DataFrame.from_dict(cells, orient="index").fillna("-")
     return table.rename_axis("method").reset_index()
 
@@ -194,20 +192,31 @@ def paired_differences(
         digits: Of each number.
 
     Returns:
-        A row for each pair, a column for each setting: the mean over seeds, in brackets its 95 % confidence interval by
-        Student's t (nothing can be said of one seed), and how many seeds; a dash where no seed has both.
+        A row for each pair, a column for each setting, in its cells what ``difference`` says.
     """
-    values = summary.pivot_table(column, index=[*RUN[:2], "seed"], columns="method", sort=False)
-    shares = len(summary.participation.unique()) > 1
     rows = []
     for method, other in against.items():
         row = {"method": method, "against": other}
-        for (setting, share), seeds in values.groupby(level=list(RUN[:2]), sort=False):
-            there = {method, other} <= set(seeds.columns)
-            differences = (seeds[method] - seeds[other]).dropna().tolist() if there else []
-            row[f"{setting}, γ {share:g}" if shares else setting] = mean_and_interval(differences, digits)
+        for (setting, share), runs in summary.groupby(list(RUN[:2]), sort=False):
+            row[_heading(setting, share, summary)] = difference(runs, method, other, column=column, digits=digits)
         rows.append(row)
     return load_pandas().DataFrame(rows)
+
+
+def _heading(setting: str, share: float, summary: "DataFrame") -> str:
+    """A column's: the setting, with γ where the summary has several shares."""
+    return f"{setting}, γ {share:g}" if len(summary.participation.unique()) > 1 else setting
+
+
+def difference(runs: "DataFrame", method: str, other: str, *, column: str = "accuracy_last_5", digits: int = 4) -> str:
+    """How far a method is from another one on the same seeds; ``runs`` are of one setting.
+
+    The mean over seeds, in brackets its 95 % confidence interval by Student's t (nothing can be said of one seed), and
+    how many seeds; a dash where no seed has both.
+    """
+    values = runs.pivot_table(column, index="seed", columns="method", sort=False)
+    there = {method, other} <= set(values.columns)
+    return mean_and_interval((values[method] - values[other]).dropna().tolist() if there else [], digits)
 
 
 def mean_and_interval(values: Sequence[float], digits: int) -> str:

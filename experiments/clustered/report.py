@@ -29,7 +29,7 @@ from experiments.reporting import (
 from fl_simulator.report import (
     RUN,
     accuracy_table,
-    paired_differences,
+    difference,
     to_markdown,
 )
 
@@ -159,8 +159,7 @@ def leads(summary: pd.DataFrame, column: str) -> pd.DataFrame:
         mine = summary[summary.setting == setting]
         row = {"setting": setting, "best": method}
         for title, other in (("best less ours", method), ("FedAvg less ours", "FedAvg"), ("oracle less ours", BOUND)):
-            differences = paired_differences(mine, {other: OURS}, column=column)
-            row[title] = "-" if other == OURS else differences.iloc[0][setting]
+            row[title] = "-" if other == OURS else difference(mine, other, OURS, column=column)
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -212,8 +211,8 @@ def floor_tables(summary: pd.DataFrame) -> list[str]:
         means = runs.groupby("method")[["accuracy_last_5", "worst_decile", "adjusted_rand", "communities"]].mean()
         row = {"setting": setting, FLOORS[0]: f"{means.accuracy_last_5[FLOORS[0]]:.3f}"}
         for column, what in (("accuracy_last_5", ""), ("worst_decile", ", worst tenth")):
-            differences = paired_differences(runs, dict.fromkeys(FLOORS[1:], FLOORS[0]), column=column, digits=3)
-            row |= {f"{method}{what}": text for method, text in differences.set_index("method")[setting].items()}
+            for method in FLOORS[1:]:
+                row[f"{method}{what}"] = difference(runs, method, FLOORS[0], column=column, digits=3)
         rows.append(row)
         index = " / ".join(means.adjusted_rand[list(FLOORS)].map("{:.2f}".format))
         groups = " / ".join(means.communities[list(FLOORS)].map("{:.1f}".format))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from experiments.reporting import Played, keep_results
-from fl_simulator.report import RUN, mean_and_interval, mean_and_spread, to_markdown
+from fl_simulator.report import RUN, difference, mean_and_spread, to_markdown
 
 DIFFERENCES = {
     "accuracy": "newest less tips",
@@ -30,14 +30,14 @@ def tables(folder: Path) -> list[str]:
     summary = summary.join(half, on=list(RUN))
     rows = []
     for setting, runs in summary.groupby("setting", sort=False):
-        by = {rule: mine.set_index("seed") for rule, mine in runs.groupby("method")}
+        by = dict(iter(runs.groupby("method")))
         if len(by) < 2:
             continue
         row: dict[str, str] = {"setting": str(setting)}
         for rule, mine in by.items():
             row[rule] = mean_and_spread(mine.accuracy)
         for column, what in DIFFERENCES.items():
-            row[what] = mean_and_interval((by["newest"][column] - by["tips"][column]).dropna().tolist(), digits=4)
+            row[what] = difference(runs, "newest", "tips", column=column)
         row |= {f"models, {rule}": f"{mine.parents.mean():.1f}" for rule, mine in by.items()}
         rows.append(row)
     columns = ["setting", "tips", "newest", *DIFFERENCES.values(), "models, tips", "models, newest"]

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from experiments.findings.kept import keep
 from experiments.reporting import Played, describe_inputs, moments_table
-from fl_simulator.report import half_interval, paired_differences, to_markdown
+from fl_simulator.report import difference, half_interval, to_markdown
 
 ATTACKS: Final = ("labels flipped", "a little is enough")
 HARDER: Final = "harder"
@@ -51,8 +51,8 @@ def candidate_tables(summary: pd.DataFrame) -> list[str]:
             row = {"setting": setting}
             for suffix, under in VARIANTS.items():
                 for column, what in (("accuracy_last_5", "accuracy"), ("worst_decile", "worst tenth")):
-                    pair = {f"newest{suffix}": f"tips{suffix}"}
-                    row[f"{what}{under}"] = paired_differences(runs, pair, column=column, digits=3).iloc[0][setting]
+                    told = difference(runs, f"newest{suffix}", f"tips{suffix}", column=column, digits=3)
+                    row[f"{what}{under}"] = told
             rows.append(row)
         parts += [f"**{title}**: newest updates compared with tips", to_markdown(pd.DataFrame(rows))]
     harder = summary[summary.setting.str.startswith(HARDER)]

@@ -27,9 +27,9 @@ from experiments.reporting import (
 from fl_simulator.report import (
     RUN,
     accuracy_table,
+    difference,
     draw_curves,
     mean_and_spread,
-    paired_differences,
     to_markdown,
 )
 
@@ -182,14 +182,14 @@ def tables(folder: Path) -> list[str]:
 
 def between_settings(summary: pd.DataFrame) -> pd.DataFrame:
     """How far each setting of a method is from the one before it, seed by seed."""
-    rows = {f"{before} to {after}": {after: before} for before, after in pairwise(summary.setting.unique())}
-    by_setting = summary.assign(method=summary.setting, setting="all")
+    steps = list(pairwise(summary.setting.unique()))
+    by_setting = summary.assign(method=summary.setting)
     columns = {"accuracy": "accuracy_last_5", "loss at the end": "loss", "least loss": "least_loss"}
     cells = {
-        head: [paired_differences(by_setting, pair, column=column)["all"].item() for pair in rows.values()]
+        head: [difference(by_setting, after, before, column=column) for before, after in steps]
         for head, column in columns.items()
     }
-    return pd.DataFrame({"settings": list(rows), **cells})
+    return pd.DataFrame({"settings": [f"{before} to {after}" for before, after in steps], **cells})
 
 
 def beside(summary: pd.DataFrame) -> pd.DataFrame:
