@@ -58,7 +58,14 @@ _BLOCKS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
 
 
 def with_blocks(text: str, blocks: Mapping[str, Callable[[], str]]) -> str:
-    """A page with its generated blocks written anew."""
+    """A page with its generated blocks written anew.
+
+    Raises:
+        ValueError: The page has no place for some of them, so that nobody would see them.
+    """
+    placed = {name for _, name, _ in _BLOCK.findall(text)}
+    if unplaced := blocks.keys() - placed:
+        raise ValueError(f"no page has <!-- generated: NAME --> … <!-- end --> for {', '.join(sorted(unplaced))}")
     return _BLOCK.sub(lambda match: f"{match[1]}\n{blocks[match[2]]()}\n{match[3]}", text)
 
 

@@ -57,7 +57,7 @@ def _cases(base: Demand) -> str:
         "database, models",
         "limits first",
     )
-    return table(head, iter(rows))
+    return table(head, rows)
 
 
 def _sources() -> str:

@@ -31,7 +31,7 @@ def commands_page() -> str:
         parts.append("\n".join(["```bash", *examples, "```\n"]))
         rows = [(_spelling(each), _help_of(each)) for each in command.params if each.name != "help"]
         if rows:
-            parts.append(table(("argument or option", "meaning"), iter(rows)))
+            parts.append(table(("argument or option", "meaning"), rows))
     return "\n".join(parts)
 
 

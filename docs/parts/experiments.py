@@ -57,7 +57,7 @@ def _pictures(folder: Path, pattern: str, depth: int = 2) -> str:
     def shows(file: Path) -> str:
         if file.stem.startswith("curves-"):
             return "Curves over rounds, by method"
-        return next((said for ending, said in _SHOWN.items() if file.stem.endswith(ending)), file.stem)
+        return _SHOWN.get(file.stem, file.stem)
 
     files = sorted(folder.glob(pattern))
     return "".join(f"\n![{shows(file)}]({'../' * depth}{file.relative_to(ROOT).as_posix()})\n" for file in files)
@@ -76,15 +76,15 @@ _SHOWN: Final = {
     "loss": "Test loss over rounds",
     "changes": "What aggregation and training change",
     "cosine": "Cosine between what training and what aggregation change",
-    "_5c": "Numerical model: standard deviations of parameters (Fig. 5c)",
-    "_6": "Averaging compresses parameters: nodes grow alike, and each node's parameters, too (Fig. 6)",
-    "_8a": "‖v_steady‖ over the number of nodes, by family (Fig. 8a)",
-    "_8b": "‖v_steady‖ of configuration models (Fig. 8b)",
-    "_8c": "‖v_steady‖ after rewiring (Fig. 8c)",
-    "_mixing": "Mixing times",
-    "_stabilisation": "Rounds until σ_an is flat",
+    "numerical_5c": "Numerical model: standard deviations of parameters (Fig. 5c)",
+    "numerical_6": "Averaging compresses parameters: nodes grow alike, and each node's parameters, too (Fig. 6)",
+    "numerical_8a": "‖v_steady‖ over the number of nodes, by family (Fig. 8a)",
+    "numerical_8b": "‖v_steady‖ of configuration models (Fig. 8b)",
+    "numerical_8c": "‖v_steady‖ after rewiring (Fig. 8c)",
+    "numerical_mixing": "Mixing times",
+    "numerical_stabilisation": "Rounds until σ_an is flat",
 }
-"""What a picture shows, by how its name ends."""
+"""What a picture shows, by its name."""
 
 
 def _blocks(folder: str, names: Mapping[str, str]) -> dict[str, Callable[[], str]]:
@@ -183,7 +183,6 @@ ATTACKS: Final[Mapping[str, Callable[[], str]]] = {
         "mnist",
         "quarantine",
         "refusing",
-        "trim_share",
         "as_its_paper",
         "peers",
         "over_http",

@@ -39,15 +39,14 @@ def faults_table() -> str:
             report["commit"][:8],
         )
         for part, report in reports.items()
-        if report is not None
     )
     return table(("part", "what was done", "acknowledged", "lost, unexpected or partial", "holds", "at commit"), rows)
 
 
 def planted_bugs_table() -> str:
     """Which planted bug was found by which part."""
-    report = _fault_report("planted_bugs")
-    bugs = {} if report is None else {name: bug for name, bug in report["figures"].items() if isinstance(bug, dict)}
+    figures = _fault_report("planted_bugs")["figures"]
+    bugs = {name: bug for name, bug in figures.items() if isinstance(bug, dict)}
     rows = (
         (f"`{name}`", bug["part"], "yes" if bug["is_caught"] else "**no**", (bug["found"] or [""])[0][:90])
         for name, bug in bugs.items()
@@ -57,12 +56,11 @@ def planted_bugs_table() -> str:
 
 def pauses_table() -> str:
     """How long clients waited when a process, or PostgreSQL, was killed under them."""
-    report = _fault_report("workers")
-    figures: Mapping[str, Any] = {} if report is None else report["figures"]
+    figures = _fault_report("workers")["figures"]
     words = {"leader": "the process that leads", "other": "another process", "postgresql": "all of PostgreSQL"}
     rows = (
         (words[kind], f"{figures['kills'][kind]}", *(f"{pause[each]:g} s" for each in ("p50", "p95", "max")), gone)
-        for kind, pause in figures.get("longest_pause_of_a_client_s", {}).items()
+        for kind, pause in figures["longest_pause_of_a_client_s"].items()
         for gone in [f"{figures['postgresql_gone_s']['max']:g} s" if kind == "postgresql" else "–"]
     )
     return table(
@@ -72,8 +70,7 @@ def pauses_table() -> str:
 
 def soak_table() -> str:
     """What each process of the soak had in its second half, and what that grew by in an hour."""
-    report = _fault_report("soak")
-    second: Mapping[str, Mapping[str, Mapping[str, float]]] = {} if report is None else report["figures"]["second_half"]
+    second: Mapping[str, Mapping[str, Mapping[str, float]]] = _fault_report("soak")["figures"]["second_half"]
     measured = {
         "memory that is in no file": "anonymous_mib",
         "open files": "files",
@@ -91,9 +88,9 @@ def _grown(figure: Mapping[str, float] | None) -> str:
     return f"{figure['level']:,.0f}; {figure['per_hour']:+.1f} ± {2 * figure['noise']:.1f}"
 
 
-def _fault_report(part: str) -> dict[str, Any] | None:
-    file = BENCHMARKS / f"faults_{part}.json"
-    return json.loads(file.read_text("utf-8")) if file.exists() else None
+def _fault_report(part: str) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((BENCHMARKS / f"faults_{part}.json").read_text("utf-8"))
+    return report
 
 
 def _total(figures: Any, count: str) -> int:

@@ -19,7 +19,7 @@ def _metrics() -> str:
         for family in Metrics().registry.collect()
         if (name := family.name + "_total" * (family.type == "counter")).startswith(PREFIX)
     ]
-    return table(("metric", "type", "labels", "what it says"), iter(sorted(rows)))
+    return table(("metric", "type", "labels", "what it says"), sorted(rows))
 
 
 BLOCKS: Final[Mapping[str, Callable[[], str]]] = {"metrics": _metrics}

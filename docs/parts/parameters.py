@@ -14,7 +14,7 @@ KEY: Final = ("key", *PARAMETER[1:])
 def part_table(name: str, kind: type[Any]) -> str:
     """A part by its name, and its parameters."""
     rows = list(parameter_rows(kind))
-    return f"`{name}`:\n\n{table(PARAMETER, iter(rows))}" if rows else f"`{name}` has no parameters.\n"
+    return f"`{name}`:\n\n{table(PARAMETER, rows)}" if rows else f"`{name}` has no parameters.\n"
 
 
 def named_table(name: str, made: Any, params: type[Any]) -> str:
@@ -26,7 +26,7 @@ def named_table(name: str, made: Any, params: type[Any]) -> str:
         own = type(params().own)
         more = "\nAnd those of its parts, such as `aggregator` and `aggregator.trim_share`; see below.\n"
     rows = list(parameter_rows(own))
-    parameters = table(PARAMETER, iter(rows)) if rows else "No parameters.\n"
+    parameters = table(PARAMETER, rows) if rows else "No parameters.\n"
     return f"**`{name}`.** {said}\n\n{parameters}{more}"
 
 

@@ -16,6 +16,7 @@ Each is looked for in this order: an option of `dag-acfl serve`, the environment
 `dag-acfl.toml` in the working folder, the default. `dag-acfl serve --print-config` shows the outcome. What the
 members of a ledger must agree on is not here but in its genesis document (docs/protocol.md).
 """
+_HEAD: Final = ("`dag-acfl.toml`", "environment", "default", "bounds", "what it decides")
 
 
 def settings_page() -> str:
@@ -24,18 +25,13 @@ def settings_page() -> str:
         "# Settings of a ledger server\n",
         "<!-- Written by `make docs` from ledger_server/settings.py; change it there. -->\n",
         _SETTINGS_INTRODUCTION,
-        table(("`dag-acfl.toml`", "environment", "default", "bounds", "what it decides"), _settings_rows(Settings, "")),
+        table(_HEAD, _settings_rows(Settings, "")),
     ]
     for name, field in Settings.model_fields.items():
         group = field.annotation
         if isinstance(group, type) and issubclass(group, BaseModel):
             parts.append(f"## `[{name}]`: {inspect.cleandoc(group.__doc__ or '')}\n")
-            parts.append(
-                table(
-                    ("`dag-acfl.toml`", "environment", "default", "bounds", "what it decides"),
-                    _settings_rows(group, f"{name}__"),
-                )
-            )
+            parts.append(table(_HEAD, _settings_rows(group, f"{name}__")))
     return "\n".join(parts)
 
 

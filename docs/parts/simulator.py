@@ -42,7 +42,7 @@ def data_sets_table() -> str:
     """Which samples there are."""
     rows = [(f"`{DIGITS}`", "8 x 8 digits of scikit-learn, which come with the package")]
     rows += [(f"`{name}`", each.title) for name, each in DATA_SETS.items()]
-    return table(("data set", "what it is"), iter(rows))
+    return table(("data set", "what it is"), rows)
 
 
 def partition_tables() -> str:

@@ -17,7 +17,7 @@ import pytest
 from safetensors.torch import load_file
 
 from dag_acfl.__main__ import main
-from docs.generate import pages
+from docs.generate import pages, with_blocks
 from docs.parts.commands import commands
 from docs.parts.protocol import routes
 from fl_client import LedgerClient
@@ -79,6 +79,13 @@ def commands_written(page: Path) -> Iterator[list[str]]:
 def test_generated_parts_are_current() -> None:
     for page, text in pages().items():
         assert page.read_text("utf-8") == text, f"{page.name} is stale; run: make docs"
+
+
+def test_a_block_that_no_page_has_is_told() -> None:
+    page, blocks = "<!-- generated: a -->\nold\n<!-- end -->\n", {"a": lambda: "new"}
+    assert with_blocks(page, blocks) == "<!-- generated: a -->\n\nnew\n<!-- end -->\n"
+    with pytest.raises(ValueError, match=r"for b, c$"):
+        with_blocks(page, {**blocks, "c": str, "b": str})
 
 
 def test_problem_types_are_those_that_the_source_raises() -> None:
