@@ -7,7 +7,7 @@ own test samples, by the loss, and writes it into its header; ``fl_core.trust.co
 
 Exact Shapley values are of the published models, without training anew (as GTG-Shapley reconstructs them): in each
 round all 2⁸ coalitions' averages are evaluated on clean samples that are nobody's; a coalition's value is minus the
-loss there (or the accuracy), the empty one's that of the round's start; values are summed over rounds.
+loss there, the empty one's that of the round's start; values are summed over rounds.
 
     python -m experiments.contribution        a minute on two cores; writes results/contribution/figures.json
 """
@@ -53,7 +53,6 @@ class Figures:
 
     Attributes:
         shapley: Of each client, by minus the loss.
-        shapley_of_accuracy: By the accuracy.
         contribution: Of each client, by how often clients measure.
         spearman: Of contribution and ``shapley``, likewise.
         accuracy: Of the last average on the clean samples.
@@ -61,10 +60,8 @@ class Figures:
 
     seed: int
     shapley: list[float]
-    shapley_of_accuracy: list[float]
     contribution: dict[int, list[float]]
     spearman: dict[int, float]
-    spearman_of_accuracy: dict[int, float]
     accuracy: float
 
 
@@ -79,7 +76,7 @@ def play(seed: int) -> Figures:
         people.labels[wrong] = rng.integers(0, people.num_classes, len(wrong))
     clean = np.concatenate([*people.train[CLIENTS:], *people.test[CLIENTS:]])
     start = world.initial_model()
-    shapley, of_accuracy = np.zeros(CLIENTS), np.zeros(CLIENTS)
+    shapley = np.zeros(CLIENTS)
     headers: dict[int, list[Header]] = {every: [] for every in EVERY}
     authors: dict[TxId, AuthorId] = {}
     for number in range(ROUNDS):
@@ -88,7 +85,6 @@ def play(seed: int) -> Figures:
         averages = np.stack([models[those].mean(axis=0) if those else start for those in COALITIONS])
         judged = world.trainer.evaluate(averages, range(len(averages)), [clean] * len(averages))
         shapley += shapley_values(-judged.loss)
-        of_accuracy += shapley_values(judged.accuracy)
         ids = [_name("update", number, client) for client in range(CLIENTS)]
         authors.update(zip(ids, map(_author, range(CLIENTS)), strict=True))
         for client in range(CLIENTS):
@@ -105,10 +101,8 @@ def play(seed: int) -> Figures:
     return Figures(
         seed,
         shapley.tolist(),
-        of_accuracy.tolist(),
         contribution,
         {every: spearman(values, shapley) for every, values in contribution.items()},
-        {every: spearman(values, of_accuracy) for every, values in contribution.items()},
         float(judged.accuracy[-1]),
     )
 
@@ -189,7 +183,6 @@ def main() -> None:
             every: {
                 "mean": round(float(np.mean([row.spearman[every] for row in rows])), 3),
                 "least": round(min(row.spearman[every] for row in rows), 3),
-                "of_accuracy_mean": round(float(np.mean([row.spearman_of_accuracy[every] for row in rows])), 3),
             }
             for every in EVERY
         },
@@ -198,7 +191,6 @@ def main() -> None:
                 "seed": row.seed,
                 "accuracy": round(row.accuracy, 3),
                 "shapley": np.round(row.shapley, 4).tolist(),
-                "shapley_of_accuracy": np.round(row.shapley_of_accuracy, 4).tolist(),
                 "contribution": {every: np.round(values, 4).tolist() for every, values in row.contribution.items()},
                 "spearman": {every: round(value, 3) for every, value in row.spearman.items()},
             }

@@ -30,8 +30,6 @@ HEAVY_TAILS: Final[Mapping[float, tuple[float, float]]] = MappingProxyType(
 )
 """α and factor of configuration models with ``p(k) ~ k^-γ``, by γ ascending; both linear in between."""
 
-FAMILY_NAMES: Final = (*FAMILIES, "configuration")
-
 
 def gain_by_size(nodes: float) -> float:
     """√n, as if all were equally central: k-regular and Erdős-Rényi graphs nearly are ([Gain Sec. 4.3]).
@@ -63,7 +61,7 @@ def gain_by_family(nodes: float, family: str, *, gamma: float = 2.5, factor: flo
 
     Args:
         nodes: n, or an estimate of it; less than 1 counts as 1.
-        family: One of ``FAMILY_NAMES``.
+        family: One of ``FAMILIES``, or ``configuration``.
         gamma: Exponent of the configuration model's degrees, in 2 to 5.
         factor: Instead of the family's, if above 0; 1 is the Gain paper's law.
     """

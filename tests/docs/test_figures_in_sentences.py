@@ -22,18 +22,18 @@ from fl_simulator.report import half_interval
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
 FOLDERS = {
-    "docs/clients.md": ("independent_initialisation",),
+    "docs/clients.md": (),
     "docs/papers/clustered.md": ("clustered",),
     "docs/papers/d-cliques.md": ("d_cliques",),
     "docs/papers/dag-acfl.md": ("dag-acfl",),
     "docs/papers/decdiff.md": ("decdiff",),
     "docs/papers/uncoordinated-initialisation.md": ("uncoordinated_initialisation",),
     "docs/findings.md": ("findings",),
-    "docs/privacy.md": ("privacy",),
+    "docs/privacy.md": (),
     "docs/security.md": ("attacks",),
-    "docs/selection.md": ("findings", "clustered", "dag-acfl"),
+    "docs/selection.md": ("clustered", "dag-acfl"),
 }
-"""Each page with the folders of its experiments: their settings, and what papers report, may be quoted, too."""
+"""Each page with the folders whose settings, and what papers report, may be quoted, too."""
 DERIVED = tomllib.loads((Path(__file__).parent / "derived_figures.toml").read_text("utf-8"))
 FIGURE = re.compile(r"(?<![\w.,^])(?<!\w-)[-+]?\d+\.\d+(?![\d.]*\w)")
 GENERATED = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
