@@ -21,6 +21,7 @@ from experiments.reporting import (
     difference_table,
     graph_table,
     keep_results,
+    moments_table,
     node_table,
     read_clients,
     read_graph_facts,
@@ -61,7 +62,6 @@ FIRST_ROUNDS = (1, 2, 3, 5, 10, 20, 40)
 EPOCHS_IN_ALL = (50, 100, 200, 400)
 """Local epochs of a node in all after which the virtual teacher's runs are compared."""
 SHARES = (50, 80, 90, 95)
-KEYS = ["setting", "method"]
 REPORTED_ROUNDS = 1000
 
 
@@ -97,7 +97,8 @@ def refresh(played: Played) -> None:
     for place, (setting, mine) in enumerate(rounds.groupby("setting", sort=False), start=1):
         figures = ("accuracy", "worst_client", "loss")
         draw_curves(mine, folder / f"curves-{place}.png", figures=figures, title=f"{setting}: nodes")
-    draw_nodes(read_clients(runs, experiment), folder / "nodes.png")
+    if len(set(summary.setting)) == 1:  # a column of dots would mix several
+        draw_nodes(read_clients(runs, experiment), folder / "nodes.png")
     if name.startswith("table_2"):
         first = experiment.runs[0]
         draw_label_distribution(build_population(first.scenario), folder / "labels.png", title=first.label.setting)
@@ -137,13 +138,11 @@ def tables(folder: Path) -> list[str]:
         return ["Seconds of a round.", to_markdown(summary[["method", *summary.filter(like="seconds_")]], digits=1)]
     paper = reported_accuracy() if name.startswith("table_2") else None
     taught = {method: other for method, other in TAUGHT.items() if method in set(summary.method)}
-    noise = ["accuracy", "best_accuracy", "accuracy_last_5"]
     parts = [
         f"{describe_runs(summary)} Each run's value is the mean over its nodes."
         + (f" Below it: [DecDiff] Tables II and III, after {REPORTED_ROUNDS:,} rounds." if paper is not None else ""),
         to_markdown(accuracy_table(summary, paper)),
-        "**One round is noisy.** The last evaluated round, the best one, and the mean of the last five where kept.",
-        to_markdown(summary.groupby(KEYS, sort=False)[noise].mean().reset_index(), digits=4),
+        *moments_table(summary),
         *difference_table(summary, BASELINE),
         *(teacher_adds(summary, taught) if len(set(summary.seed)) > 1 else []),
         "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
