@@ -109,8 +109,7 @@ def play(seed: int) -> Figures:
 
 def _measured(world: World, models: Matrix32, client: int, ids: Sequence[TxId], number: int) -> dict[TxId, float]:
     """What one client measures of the average of all, on its own test samples."""
-    others = [each for place, each in enumerate(ids) if place != client]
-    asked = to_measure(Digest(_name("selection", number, client)), others)
+    asked = to_measure(Digest(_name("selection", number, client)), ids, own=ids[client])
     left = [np.delete(models, ids.index(each), axis=0).mean(axis=0) for each in asked]
     samples: list[Rows] = [world.population.test[client]] * (1 + len(left))
     averages = np.stack([models.mean(axis=0), *left])

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from experiments import contribution
 from experiments.contribution import CLIENTS, COALITIONS, HERE, shapley_values, spearman
 
 
@@ -25,3 +26,11 @@ def test_the_committed_contribution_ranks_clients_as_shapley_values_do() -> None
         assert len(again) == 5
         assert float(np.mean(again)) == pytest.approx(said["mean"], abs=0.01)  # the figures are rounded, ranks are not
         assert said["mean"] >= 0.8
+
+
+def test_each_client_is_measured_by_others_when_a_round_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contribution, "ROUNDS", 1)
+    monkeypatch.setattr(contribution, "EVERY", (1,))
+    figures = contribution.play(0)
+    assert len(figures.shapley) == CLIENTS
+    assert all(figures.contribution[1])
