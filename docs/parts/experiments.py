@@ -68,7 +68,7 @@ _SHOWN: Final = {
     "diagram": "Phase diagram: adjusted Rand index by clusters, samples, part drawn from own labels alone, and rule",
     "effects": "Gains without rounds over the ratio of speeds, nobody away, by how long a round waits; 95 % intervals",
     "differences": "Newest updates less tips: accuracy, the worst tenth; seeds, mean, 95 % interval; scales differ",
-    "methods": "Accuracy of each method, and of its worst tenth of clients, in the mean over seeds",
+    "methods": "Methods less the oracle: accuracy, the worst tenth; means, 95 % intervals; hollow: given the number",
     "gain": "What the virtual teacher adds, over the local epochs between two averages",
     "nodes": "Each node's accuracy at the end",
     "labels": "Labels of each node",

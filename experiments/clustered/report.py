@@ -10,6 +10,7 @@ Where ``build/simulations`` has finished runs, ``summary.csv`` and ``curves.csv`
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -30,6 +31,7 @@ from fl_simulator.report import (
     RUN,
     accuracy_table,
     difference,
+    half_interval,
     to_markdown,
 )
 
@@ -41,11 +43,16 @@ COMPARED: Final = ("shifts", "other_data", UNTOUCHED)
 EXPERIMENTS: Final = (*COMPARED, CONDITIONS, FEW)
 OURS: Final = "DAG-ACFL (newest, four others)"
 BOUND: Final = "oracle"
-DRAWN: Final = ("FedAvg", "IFCA (3)", "FeSEM (3, k-means)", "FlexCFL (3)", "CFL", OURS, BOUND)
+TOLD: Final = ("IFCA (3)", "FeSEM (3, k-means)", "FlexCFL (3)")
+"""Methods that are given the number of clusters."""
+DRAWN: Final = ("FedAvg", "CFL", "SDAGFL", OURS, *TOLD)
 FLOORS: Final = ("floor 0.5", "floor 0.35", "floor 0.5, alone 0.35")
 """Methods of ``few_samples.toml``, the default first."""
 CLOSE: Final = 0.005
 """Accuracy within which a method counts as level with the best."""
+LINEAR: Final = 0.02
+"""Differences up to which a picture's axis is linear; beyond them it is logarithmic."""
+TICKS: Final = (-0.5, -0.1, -0.02, 0, 0.02, 0.1)
 LEAST: Final = 1e-9
 """Accuracy below which two means are one and the same."""
 SHOWN: Final = {
@@ -114,8 +121,12 @@ def tables(folder: Path) -> list[str]:
         else "seconds of training alone, without what selections, similarities and losses of candidates take"
     )
     level = (
-        f"**Level with the best**: in how many settings a method is within {CLOSE} of the best, {BOUND} aside; bytes, "
-        f"and {seconds}."
+        f"**Level with the best**: in how many settings a method is within {CLOSE} of the best, {BOUND} aside, by the "
+        f"mean of the last five evaluations, by the last one, and of the worst tenth; bytes, and {seconds}."
+    )
+    untold = (
+        f"**Given no number**: in how many settings a method is within {CLOSE} of the best of these, and how far it is "
+        "behind, in the mean over settings and at most; of DAG-ACFL's rows only that with newest updates, four others."
     )
     return [
         f"{describe_runs(summary, 'Test accuracy')} Each run's value is the mean over its clients.",
@@ -126,6 +137,8 @@ def tables(folder: Path) -> list[str]:
         to_markdown(leads(summary, "worst_decile")),
         level,
         to_markdown(standing(summary)),
+        untold,
+        to_markdown(shortfalls(summary)),
         *(first_cosines(folder) if name == UNTOUCHED else []),
     ]
 
@@ -166,7 +179,7 @@ def leads(summary: pd.DataFrame, column: str) -> pd.DataFrame:
 
 def standing(summary: pd.DataFrame) -> pd.DataFrame:
     """How often each method is level with the best, whether it is told a number of clusters, and its costs."""
-    means = summary.groupby(["setting", "method"], sort=False)[["accuracy_last_5", "worst_decile"]].mean()
+    means = summary.groupby(["setting", "method"], sort=False)[["accuracy_last_5", "accuracy", "worst_decile"]].mean()
     found = means[means.index.get_level_values("method") != BOUND]
     level = found >= found.groupby("setting").transform("max") - CLOSE - LEAST
     count = level.groupby("method", sort=False).sum()
@@ -176,8 +189,9 @@ def standing(summary: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "method": count.index,
-            "told the number": ["yes" if "(3" in method else "no" for method in count.index],
-            "level, mean": [f"{each} of {settings}" for each in count.accuracy_last_5],
+            "given the number": ["yes" if method in TOLD else "no" for method in count.index],
+            "level, last five": [f"{each} of {settings}" for each in count.accuracy_last_5],
+            "level, last": [f"{each} of {settings}" for each in count.accuracy],
             "level, worst tenth": [f"{each} of {settings}" for each in count.worst_decile],
             "MB": (costs["bytes"].mean() / 1e6).reindex(count.index).map("{:,.1f}".format),
             **{
@@ -187,6 +201,19 @@ def standing(summary: pd.DataFrame) -> pd.DataFrame:
             },
         }
     )
+
+
+def shortfalls(summary: pd.DataFrame) -> pd.DataFrame:
+    """How far methods that are given no number of clusters are behind the best of them."""
+    untold = ~summary.method.isin([*TOLD, BOUND]) & (
+        summary.method.eq(OURS) | ~summary.method.str.startswith("DAG-ACFL")
+    )
+    means = summary[untold].pivot_table("accuracy_last_5", index="setting", columns="method", sort=False)
+    behind = means.rsub(means.max(axis="columns"), axis="index")
+    close = (behind <= CLOSE + LEAST).sum()
+    table = pd.DataFrame({"within": close, "behind, mean": behind.mean(), "behind, most": behind.max()})
+    table["within"] = [f"{each} of {len(means)}" for each in close]
+    return table.sort_values("behind, mean").reset_index()
 
 
 def condition_tables(summary: pd.DataFrame, moments: pd.DataFrame) -> list[str]:
@@ -231,20 +258,37 @@ def floor_tables(summary: pd.DataFrame) -> list[str]:
 
 
 def draw_methods(summary: pd.DataFrame, path: Path) -> None:
-    """A row for each setting, a mark for each method: accuracy over seeds, and that of the worst tenth of clients."""
+    """How far methods are from the true clusters' average in each setting, and in what the worst tenth has.
+
+    Means and 95 % confidence intervals; hollow marks are of methods that are given the number of clusters.
+    """
     settings = list(dict.fromkeys(summary.setting))
-    figure = Figure(figsize=(10, 1.2 + 0.3 * len(settings)))
+    methods = [method for method in DRAWN if method in set(summary.method)]
+    figure = Figure(figsize=(10, 1.6 + 0.62 * len(settings)))
     panels = figure.subplots(1, 2, sharey=True)
-    shown = (("accuracy_last_5", "accuracy"), ("worst_decile", "worst tenth of clients"))
+    shown = (("accuracy_last_5", "accuracy"), ("worst_decile", "accuracy of the worst tenth of clients"))
     for axes, (column, what) in zip(panels, shown, strict=True):
-        means = summary.pivot_table(column, index="setting", columns="method", sort=False)
-        for method, marker in zip(DRAWN, "oXsD^*|", strict=True):
-            size = 90 if method in (OURS, BOUND) else 28
-            axes.scatter(means[method], settings, marker=marker, s=size, alpha=0.8, label=method)
-        axes.set(xlabel=what)
+        values = summary.pivot_table(column, index=["setting", "seed"], columns="method", sort=False)
+        for place, method in enumerate(methods):
+            by_setting = (values[method] - values[BOUND]).groupby("setting", sort=False)
+            axes.errorbar(
+                by_setting.mean(),
+                np.arange(len(settings)) + 0.1 * (place - len(methods) / 2),
+                xerr=by_setting.agg(lambda each: half_interval(each.tolist())),
+                fmt="oXsDo^v"[place],
+                markersize=5,
+                linewidth=0.8,
+                markerfacecolor="none" if method in TOLD else None,
+                label=method,
+            )
+        axes.axvline(0, color="grey", linewidth=0.8)
+        axes.set_xscale("symlog", linthresh=LINEAR)
+        axes.set_xticks(TICKS, [f"{each:g}" for each in TICKS])
+        axes.set(xlabel=f"{what}, less {BOUND}")
         axes.grid(alpha=0.3)
-    panels[0].invert_yaxis()
-    figure.tight_layout(rect=(0, 0.7 / figure.get_figheight(), 1, 1))
+    panels[0].set_yticks(range(len(settings)), settings)
+    panels[0].set_ylim(len(settings) - 0.3, -0.7)
+    figure.tight_layout(rect=(0, 0.6 / figure.get_figheight(), 1, 1))
     figure.legend(*panels[0].get_legend_handles_labels(), loc="lower center", ncols=4, frameon=False, fontsize=8)
     figure.savefig(path, dpi=160)
 
