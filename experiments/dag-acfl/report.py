@@ -31,6 +31,7 @@ from fl_simulator.report import (
     draw_curves,
     mean_and_interval,
     mean_and_spread,
+    methods_by_settings,
     paired_differences,
     to_markdown,
 )
@@ -38,17 +39,17 @@ from fl_simulator.run.prepare import build_population
 
 HERE = Path(__file__).resolve().parent
 SHOWN = {
-    "table_2_lr": ("First training counted", "Fewer participants"),
-    "table_2_mlp_type_ii": ("First training counted", "Fewer participants", "Costs"),
-    "table_2_mlp_type_i": ("First training counted", "Fewer participants"),
+    "table_2_lr": ("First training counted", "Worst client", "Fewer participants"),
+    "table_2_mlp_type_ii": ("First training counted", "Worst client", "Fewer participants", "Costs"),
+    "table_2_mlp_type_i": ("First training counted", "Worst client", "Fewer participants"),
     "all_images": (),
-    "joining": ("Clusters",),
-    "selectors": ("Clusters", "This machine"),
+    "joining": ("Found groups",),
+    "selectors": ("Found groups", "This machine"),
     "scale": ("This machine",),
-    "cnn_mnist_scaled": ("Fewer participants", "Clusters"),
-    "cnn_cifar_scaled": ("Fewer participants", "Clusters"),
-    "table_2_mnist_cnn": ("Clusters",),
-    "table_2_cifar_cnn": ("Clusters",),
+    "cnn_mnist_scaled": ("Fewer participants", "Found groups"),
+    "cnn_cifar_scaled": ("Fewer participants", "Found groups"),
+    "table_2_mnist_cnn": ("Found groups",),
+    "table_2_cifar_cnn": ("Found groups",),
     "asynchronous": ("Virtual time",),
 }
 """Experiments, and the tables that each shows after that of accuracies."""
@@ -105,7 +106,7 @@ def draw_selections(experiment: Experiment, runs: Path, folder: Path) -> None:
 
 
 def methods(rounds: pd.DataFrame) -> pd.DataFrame:
-    """How clusters were found and what a round took of the machine, over all seeds of a method.
+    """Which groups were found and what a round took of the machine, over all seeds of a method.
 
     The first half of a run is warm-up: the worst is looked for in the second.
     """
@@ -119,7 +120,6 @@ def methods(rounds: pd.DataFrame) -> pd.DataFrame:
             row["communities"] = " ".join(f"{each:.0f}" for each in last.communities)
             row["misclassified"] = late.misclassified.max()
             row["converged_after"] = max(converged_after(run) for _, run in by_seed)
-            row["purity"] = last.purity.mean()
             row["modularity"] = last.modularity.mean() if "modularity" in last else None
         if "satisfaction" in mine and mine.satisfaction.notna().any():
             row["satisfaction"] = late.groupby("seed").satisfaction.mean().mean()
@@ -206,8 +206,8 @@ def fewer_participants(folder: Path) -> pd.DataFrame:
             **{f"seed {seed}": f"{each:+.4f}" for seed, each in gained.items()},
         }
         row["mean"] = mean_and_interval(gained.tolist(), 4)
-        purity = runs[runs.participation == 0.5].sort_values("seed").purity
-        row["purity with half"] = ", ".join(f"{each:.2f}" for each in purity)
+        index = runs[runs.participation == 0.5].sort_values("seed").adjusted_rand
+        row["adjusted Rand index with half"] = ", ".join(f"{each:.2f}" for each in index.round(2) + 0.0)
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -233,16 +233,39 @@ def costs(folder: Path) -> pd.DataFrame:
     )
 
 
-def clusters(folder: Path) -> pd.DataFrame:
-    columns = ["modularity", "communities", "purity", "satisfaction", "satisfaction_min", "cross_cluster_max"]
+def worst_clients(folder: Path) -> pd.DataFrame:
+    """Of each method the least accurate client of any seed, and how like the superclasses its groups are."""
+
+    def cell(_setting: str, _share: float, _method: str, runs: pd.DataFrame) -> str:
+        return f"{runs.worst_client.min():.3f}" + (f" / {index:.2f}" if pd.notna(index := rand_index(runs)) else "")
+
+    return methods_by_settings(pd.read_csv(folder / "summary.csv"), cell)
+
+
+def rand_index(runs: pd.DataFrame) -> float:
+    """Mean over seeds; a mean that rounds to nought has no sign."""
+    return round(float(runs.adjusted_rand.mean()), 3) + 0.0
+
+
+def found_groups(folder: Path) -> pd.DataFrame:
+    columns = ["modularity", "communities", "adjusted_rand", "satisfaction", "satisfaction_min", "cross_cluster_max"]
     table = pd.read_csv(folder / "methods.csv", dtype={"communities": str})
+    summary = pd.read_csv(folder / "summary.csv")
+    indices = {key: rand_index(runs) for key, runs in summary.groupby(PARTLY)}
+    table["adjusted_rand"] = [indices[key] for key in zip(*(table[name] for name in PARTLY), strict=True)]
     table = table.dropna(subset="misclassified")
     for column in ("misclassified", "converged_after"):
         table[column] = table[column].map(lambda each: "-" if pd.isna(each) or each == float("inf") else f"{each:.0f}")
     table["participation"] = table.participation.map("{:g}".format)
     table = table[[*PARTLY, *(name for name in columns if name in table), "misclassified", "converged_after"]]
     return table.rename(
-        columns={"satisfaction": "mr", "satisfaction_min": "least mr", "cross_cluster_max": "cross-cluster rate"}
+        columns={
+            "communities": "found groups",
+            "adjusted_rand": "adjusted Rand index",
+            "satisfaction": "mr",
+            "satisfaction_min": "least mr",
+            "cross_cluster_max": "foreign",
+        }
     )
 
 
@@ -273,7 +296,7 @@ def virtual_time(folder: Path) -> pd.DataFrame:
                 "lost": mean_and_spread(runs.run_lost, 0),
                 "worst client": mean_and_spread(runs.worst_client),
                 "its lowest": mean_and_spread(runs.run_worst_client_low),
-                "across clusters, first half": mean_and_spread(runs.run_cross_cluster_early_max, 3),
+                "foreign, first half": mean_and_spread(runs.run_cross_cluster_early_max, 3),
                 "second half": mean_and_spread(runs.run_cross_cluster_max, 3),
             }
         )
@@ -282,14 +305,19 @@ def virtual_time(folder: Path) -> pd.DataFrame:
 
 TABLES = {
     "First training counted": (
-        f"""**First training counted**: the same differences from {OURS} ten rounds earlier, of those that do not train
-before their first round. It has made nine epochs fewer then, or, with half of the clients in a round, four.""",
+        f"""**First training counted**: the same differences from {OURS} an evaluation earlier, of methods that do not
+train before their first round.""",
         first_training_counted,
+    ),
+    "Worst client": (
+        """**Worst client**: accuracy of the least accurate client at the end, in the worst seed / adjusted Rand index
+of the found groups, mean over seeds.""",
+        worst_clients,
     ),
     "Fewer participants": (
         """**Fewer participants**: accuracy (mean of the last five evaluations) with half of the clients in a round less
-that with all, of each seed, and the mean with its 95 % confidence interval; purity of the clusters with half, of
-each seed.""",
+that with all, of each seed, and the mean with its 95 % confidence interval; adjusted Rand index with half, of each
+seed.""",
         fewer_participants,
     ),
     "Costs": (
@@ -297,13 +325,12 @@ each seed.""",
 {COSTS_OF[0]} with everybody taking part.""",
         costs,
     ),
-    "Clusters": (
-        """**Clusters.** After the last round: modularity, communities of each seed, purity. In the second half of the
-rounds: mr (Eq. 7: the share of the own cluster's tips on offer that a selection took) in the mean and least of any
-selection, the greatest share of a round's selections that took another cluster's
-model, and the most misclassified clients. `converged_after`: rounds after which nobody was misclassified, the latest
-seed's.""",
-        clusters,
+    "Found groups": (
+        """**Found groups.** After the last round: modularity, how many groups each seed has, adjusted Rand index (mean
+over seeds). In the second half of the rounds: mr in the mean and least of any selection; *foreign*: the greatest share
+of a round's selections that took a model of another superclass; the most misclassified clients. `converged_after`:
+rounds after which nobody was misclassified, the latest seed's.""",
+        found_groups,
     ),
     "This machine": (
         """**This machine.** Methods on a ledger: median seconds of a round and of its parts; tips and transactions at
@@ -313,8 +340,8 @@ the end; MB of a round; the most memory of any seed's process.""",
     "Virtual time": (
         """**Virtual time.** Seconds until accuracy first was 95 % of the run's own final one, and of the best method's
 (upper bounds aside); results taken, trainings lost; the least accurate client at the end, and at its lowest in the
-second half; the greatest share of an interval's selections that took another cluster's model, in the first half and
-in the second.""",
+second half; *foreign*: the greatest share of an interval's selections that took a model of another superclass, in the
+first half and in the second.""",
         virtual_time,
     ),
 }
