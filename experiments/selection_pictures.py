@@ -1,13 +1,14 @@
 """What a selector saw: DAG-ACFL's Figures 4 and 5 (DAG-ACFL, Sec. III-E).
 
 A sequence here is one client's similarities to the tips on offer, from the highest to the lowest, as a selection's
-evidence has them.
+evidence has them: in Figure 4 the cosines of models (Eq. 5), in Figure 5 those of updates, which our rule ``robust``
+looks at.
 """
 
 import json
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_UPDATES: Final = "cosine of updates"
+"""What the rule ``robust`` ranks by: of model minus genesis model."""
+
+
 def read_choices(path: Path) -> tuple[list[Choice], NDArray[np.int64]] | None:
     """The selections of the last round of a run's folder, and each client's true cluster; None: none were kept."""
     if not (path / CHOICES).exists():
@@ -47,7 +52,7 @@ def _numbers(values: list[int]) -> NDArray[np.int64]:
 
 
 def draw_similarities(similarities: Vector64, clusters: NDArray[np.int64], path: Path, *, cut: int) -> "Figure":
-    """The sequence as a heat map, and above it the true clusters of the tips' authors (Fig. 4).
+    """The sequence as a heat map, and above it the superclasses of the tips' authors (Fig. 4).
 
     Args:
         similarities: Descending, shape ``(n,)``, at least one.
@@ -71,7 +76,7 @@ def draw_similarities(similarities: Vector64, clusters: NDArray[np.int64], path:
         similarities[None], cmap="cividis", aspect="auto", extent=(0, len(similarities), 0, 1), interpolation="nearest"
     )
     heat.set_yticks([])
-    heat.set_ylabel("similarity", color=SOFT, rotation=0, ha="right", va="center")
+    heat.set_ylabel("cosine", color=SOFT, rotation=0, ha="right", va="center")
     _label_tips(heat)
     for axes in (strip, heat):
         axes.axvline(cut, color=INK, lw=2.2, label="cut")
@@ -82,8 +87,8 @@ def draw_similarities(similarities: Vector64, clusters: NDArray[np.int64], path:
         spine.set_visible(False)
     set_titles(
         figure,
-        title=f"Similarity of one client's model to {len(similarities)} tips",
-        subtitle="Above: true clusters of the tips' authors, which the selector does not know. "
+        title=f"Cosine of one client's model and the models of {len(similarities)} tips (Eq. 5)",
+        subtitle="Above: superclasses of the tips' authors, which the selector does not know. "
         f"Line: the first {cut} were taken.",
     )
     figure.savefig(path, dpi=DPI, facecolor="white")
@@ -101,7 +106,7 @@ def draw_change_points(similarities: Vector64, probabilities: Vector64, path: Pa
         cut: How many of the first were taken; drawn as a line.
 
     Returns:
-        The figure as written. The similarity's line is labelled ``similarity``, the bars ``probability``.
+        The figure as written. The line of similarities is labelled ``cosine of updates``, the bars ``probability``.
 
     Raises:
         ReportExtraMissingError: matplotlib is not installed.
@@ -125,7 +130,7 @@ def draw_change_points(similarities: Vector64, probabilities: Vector64, path: Pa
         lw=2.2,
         marker="o",
         ms=3,
-        label="similarity",
+        label=_UPDATES,
         zorder=3,
     )
     axes.axvline(cut - 0.5, color=INK, lw=1.4, ls=(0, (1, 1.6)), label=f"the first {cut} were taken", zorder=1)
@@ -135,12 +140,12 @@ def draw_change_points(similarities: Vector64, probabilities: Vector64, path: Pa
     axes.grid(axis="y", color=FAINT, lw=0.8)
     axes.set_axisbelow(True)
     _label_tips(axes)
-    axes.set_ylabel("similarity, probability", color=SOFT)
+    axes.set_ylabel("cosine, probability", color=SOFT)
     axes.legend(loc="best", frameon=False, fontsize=9.5, labelcolor=SOFT)
     set_titles(
         figure,
-        title=f"Where the similarities of {len(similarities)} tips change",
-        subtitle="Line: similarity. Bars: probability that a new segment begins here, by BEAST.",
+        title=f"Where the {_UPDATES} of {len(similarities)} tips changes",
+        subtitle=f"Line: {_UPDATES}. Bars: probability that a new segment begins here, by BEAST.",
     )
     figure.savefig(path, dpi=DPI, facecolor="white")
     return figure
@@ -175,4 +180,4 @@ def _draw_strip(axes: "Axes", clusters: NDArray[np.int64]) -> None:
     axes.set_ylim(0, 1)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-    axes.set_ylabel("cluster", color=SOFT, rotation=0, ha="right", va="center")
+    axes.set_ylabel("superclass", color=SOFT, rotation=0, ha="right", va="center")

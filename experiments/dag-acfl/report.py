@@ -23,7 +23,6 @@ from experiments.reporting import (
     update_reports,
 )
 from experiments.selection_pictures import draw_change_points, draw_similarities, read_choices
-from fl_simulator.config.experiment import Experiment
 from fl_simulator.report import (
     CURVES,
     RUN,
@@ -60,6 +59,21 @@ REPORTED = HERE / "reported" / "table_2.csv"
 OURS = "DAG-ACFL"
 TRAIN_FIRST = (OURS, "FlexCFL", "FeSEM (k-means)")
 """How methods of Table II begin that train each client once before its first round."""
+CURVES_OF: dict[str, dict[int, tuple[str, ...]]] = {
+    "table_2_mlp_type_ii": {
+        2: ("Fedavg", "FeSEM", "FlexCFL(2)", "CFL", "SDAGFL", "DAG-ACFL (as ledger init)", OURS),
+    },
+    "cnn_mnist_scaled": dict.fromkeys((1, 2, 3), ()),
+    "cnn_cifar_scaled": dict.fromkeys((1, 2, 3, 4), ()),
+    "asynchronous": {
+        1: ("FedAvg", "FlexCFL", "FedBuff", "oracle", "FedBuff in true clusters", "DAG-ACFL (as ledger init)", OURS),
+    },
+}
+"""Pictures of curves on the page, by experiment and number of a setting and participation: which methods; none: all."""
+LABELS_OF = ("table_2_lr", "cnn_mnist_scaled")
+"""Experiments whose labels are on the page (Fig. 6)."""
+SELECTION_OF = ("table_2_mlp_type_ii", "mnist-type-ii-mlp-0.5-dag-acfl-seed-0")
+"""The run of which a selection is on the page (Fig. 4 and 5)."""
 BASELINES = {"joining": "genesis, robust", "selectors": "robust"}
 """The method that all others are compared with, where that is not ``OURS``."""
 
@@ -75,34 +89,38 @@ def refresh(played: Played) -> None:
     facts = facts.reset_index().drop_duplicates(PARTLY)
     if "formula_round_bytes" in facts:
         facts.dropna(subset="formula_round_bytes").drop(columns="seed").to_csv(folder / "costs.csv", index=False)
-    over = "virtual_time_s" if timed else "round"
+    draw_shown_curves(rounds, folder)
+    if folder.name in LABELS_OF:
+        last = experiment.runs[-1]
+        draw_label_distribution(build_population(last.scenario), folder / "labels.png", title=last.label.setting)
+    if folder.name == SELECTION_OF[0]:
+        draw_selection(runs / SELECTION_OF[1], folder)
+
+
+def draw_shown_curves(rounds: pd.DataFrame, folder: Path) -> None:
+    """The pictures of ``CURVES_OF``; rounds may be ``curves.csv``. The last method lies above the others."""
+    rounds = rounds.rename(columns={"satisfaction": "mr"})
+    figures = ["mr" if each == "satisfaction" else each for each in CURVES]
+    over = "virtual_time_s" if folder.name == "asynchronous" else "round"
+    chosen = CURVES_OF.get(folder.name, {})
     for place, ((setting, share), mine) in enumerate(rounds.groupby(PARTLY[:2], sort=False), start=1):
-        title = f"{setting}, participation {share:g}"
-        draw_curves(mine, folder / f"curves-{place}.png", figures=CURVES, over=over, title=title)
-    if not timed:
-        draw_selections(experiment, runs, folder)
-
-
-def draw_selections(experiment: Experiment, runs: Path, folder: Path) -> None:
-    """What one client was offered in the last round (Fig. 4), the change points in it (Fig. 5), and labels (Fig. 6).
-
-    Of the last setting and participation, seed 0.
-    """
-    last = experiment.runs[-1]
-    population = build_population(last.scenario)
-    if population.num_clients <= 200:
-        draw_label_distribution(population, folder / "labels.png", title=last.label.setting)
-    for label in (each.label for each in experiment.runs):
-        here = (label.setting, label.participation, label.seed) == (last.label.setting, last.label.participation, 0)
-        kept = read_choices(runs / label.folder_name) if here else None
-        if kept is None or not kept[0]:
+        if place not in chosen:
             continue
-        choice, clusters = max(kept[0], key=lambda each: len(each.offered)), kept[1]
-        if len(choice.similarities):
-            place, cut, authors = f"{folder}/{label.folder_name}", len(choice.taken), clusters[choice.offered]
-            draw_similarities(choice.similarities, authors, Path(f"{place}-similarities.png"), cut=cut)
-            if len(choice.probabilities):
-                draw_change_points(choice.ranked_by, choice.probabilities, Path(f"{place}-change-points.png"), cut=cut)
+        names = chosen[place] or mine.method.unique()
+        shown = pd.concat([mine[mine.method == name] for name in names])
+        title = f"{setting}, participation {share:g}"
+        draw_curves(shown, folder / f"curves-{place}.png", figures=figures, over=over, title=title)
+
+
+def draw_selection(run: Path, folder: Path) -> None:
+    """What the client that was offered most saw in the last round (Fig. 4), and the change points in it (Fig. 5)."""
+    kept = read_choices(run)
+    if kept is None:
+        return
+    choice, clusters = max(kept[0], key=lambda each: len(each.offered)), kept[1]
+    place, cut, authors = f"{folder}/{run.name}", len(choice.taken), clusters[choice.offered]
+    draw_similarities(choice.similarities, authors, Path(f"{place}-similarities.png"), cut=cut)
+    draw_change_points(choice.update_similarities, choice.probabilities, Path(f"{place}-change-points.png"), cut=cut)
 
 
 def methods(rounds: pd.DataFrame) -> pd.DataFrame:

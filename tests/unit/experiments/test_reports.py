@@ -115,11 +115,23 @@ def test_runs_on_a_ledger_are_reported(tmp_path: Path) -> None:
     module, played = script("dag-acfl"), play(tmp_path, "selectors", ON_LEDGER)
     module.refresh(played)
     kept = played.kept
-    assert {path.suffix for path in kept.iterdir()} == {".csv", ".png"}
+    assert {path.suffix for path in kept.iterdir()} == {".csv"}
     methods = pd.read_csv(kept / "methods.csv").set_index("method")
     assert methods.transactions["DAG-ACFL"] == 1 + 2 * 4
     assert pd.read_csv(kept / "costs.csv").method.tolist() == ["DAG-ACFL", "Fedavg"]
     assert "**This machine.**" in page(module.tables(kept))
+    shown = tmp_path / "cnn_mnist_scaled"
+    shown.mkdir()
+    module.draw_shown_curves(played.rounds, shown)
+    module.draw_selection(played.runs / played.experiment.runs[0].label.folder_name, shown)
+    assert {path.name.rpartition("-")[2] for path in shown.iterdir()} == {"1.png", "points.png", "similarities.png"}
+
+
+def test_all_pictures_of_dag_acfl_are_on_its_page() -> None:
+    text = (EXPERIMENTS.parent / "docs/papers/dag-acfl.md").read_text("utf-8")
+    pictures = [path.relative_to(EXPERIMENTS.parent).as_posix() for path in (RESULTS / "dag-acfl").rglob("*.png")]
+    assert pictures
+    assert [picture for picture in pictures if f"../../{picture}" not in text] == []
 
 
 def test_results_of_more_runs_are_not_written_over_by_fewer(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_change_points_are_bars_below_the_line_of_similarities(tmp_path: Path) -
     figure = draw_change_points(SIMILARITIES, np.array([0.0, 0.1, 0.9]), tmp_path / "c.png", cut=2)
     (axes,) = figure.axes
     assert [round(bar.get_height(), 3) for bar in axes.patches] == [0.0, 0.1, 0.9]
-    np.testing.assert_array_equal(line(axes, "similarity").get_ydata(), SIMILARITIES)
+    np.testing.assert_array_equal(line(axes, "cosine of updates").get_ydata(), SIMILARITIES)
     assert set(line(axes, "the first 2 were taken").get_xdata()) == {1.5}
     assert (tmp_path / "c.png").read_bytes().startswith(PNG)
 
