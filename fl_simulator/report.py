@@ -312,7 +312,8 @@ def draw_curves(
         about = f"Mean of {count} seed{'s' * (count != 1)}; band: lowest to highest."
         set_titles(figure, title=title, subtitle=about)
     above, height = 0.85 if title else 0.15, figure.get_size_inches()[1]
-    figure.subplots_adjust(left=0.09, right=0.74, top=1 - above / height, bottom=0.6 / height, hspace=0.14)
+    left = 0.09 if scale == "linear" else 0.11  # a logarithmic axis may have labels such as 2 x 10^0
+    figure.subplots_adjust(left=left, right=0.74, top=1 - above / height, bottom=0.6 / height, hspace=0.14)
     figure.savefig(path, dpi=DPI, facecolor="white")
     return figure
 

@@ -74,6 +74,7 @@ _SHOWN: Final = {
     "labels": "Labels of each node",
     "scaled-loss": "Test loss over scaled time",
     "loss": "Test loss over rounds",
+    "loss-over-samples": "Test loss over samples that a node has passed; dashed, the least of a central system",
     "changes": "What aggregation and training change",
     "cosine": "Cosine between what training and what aggregation change",
     "numerical_5c": "Numerical model: standard deviations of parameters (Fig. 5c)",

@@ -24,6 +24,9 @@ from experiments.reporting import (
     read_run_facts,
     update_reports,
 )
+from fl_simulator.config.experiment import Experiment
+from fl_simulator.config.scenario import Scenario
+from fl_simulator.plots.style import DPI, INK
 from fl_simulator.report import (
     RUN,
     accuracy_table,
@@ -58,6 +61,12 @@ PLATEAU, LEARNED = 0.9 * log(10), 1.0
 for comparing how fast methods learn after it."""
 CHANGES = ("sigma_an", "sigma_ap", "change_by_training", "change_by_aggregation", "change_cosine")
 """Columns of ``rounds.csv`` that Fig. 5 (a, b) shows."""
+BESIDE_CENTRAL = ("degrees", "samples", "nodes", "epochs", "total_data")
+ONE_CENTRAL = ("degrees", "epochs", "total_data")
+"""Experiments all of whose settings have the same data."""
+SHOWN_LOSS = 3.0
+"""Up to where losses beside a central system's are drawn: a little more than that of guessing."""
+CENTRAL_DASHES = (0, (4, 3))
 SHOWN_ROUNDS = (1, 2, 3, 5, 10, 20, 50, 100)
 
 
@@ -105,15 +114,73 @@ def refresh(played: Played) -> None:
     keep_results(rounds, summary, folder)
     if folder.name in PLATEAUS:
         draw_scaled_losses(rounds, summary, folder / "scaled-loss.png")
+    if folder.name in BESIDE_CENTRAL:
+        draw_beside_central(rounds, summary, experiment, folder / "loss-over-samples.png")
+        return
     rounds["line"] = rounds.setting + ", " + rounds.method
     # logarithmic, since first weights that nobody has averaged yet have losses in the hundreds
     draw_curves(rounds, folder / "loss.png", figures=["loss"], by="line", scale="log", title=experiment.title)
     if folder.name == "changes":
         shown = rounds[(rounds["round"] + 1).isin(SHOWN_ROUNDS)]
         shown[[*RUN, "round", *CHANGES]].to_csv(folder / "changes.csv", index=False)
-        *sizes, cosine = CHANGES
-        draw_curves(rounds, folder / "changes.png", figures=sizes, by="line", scale="log", title=experiment.title)
+        *_, cosine = CHANGES
+        draw_changes(shown, folder / "changes.png", title=experiment.title)
         draw_curves(rounds, folder / "cosine.png", figures=[cosine], by="line", title=experiment.title)
+
+
+def draw_changes(shown: pd.DataFrame, path: Path, *, title: str) -> None:
+    """Sizes of what aggregation and training change, in the rounds that the table shows.
+
+    He's losses are never above the bound: with it and without it training first is the same, and would hide a line.
+    """
+    *sizes, _ = CHANGES
+    twice = (shown.setting == "training first, loss bounded") & (shown.method == "He")
+    drawn = shown[~twice].assign(line=shown.setting + ", " + shown.method)
+    drawn[sizes] = drawn[sizes].where(drawn[sizes] > 0)  # a logarithmic axis has no nought
+    names = {"sigma_an": "σₐₙ", "sigma_ap": "σₐₚ"}
+    figures = [names.get(size, size) for size in sizes]
+    figure = draw_curves(drawn.rename(columns=names), path, figures=figures, by="line", scale="log", title=title)
+    figure.axes[-1].set_xscale("log")
+    ticks = [number for number in SHOWN_ROUNDS if number != 3]
+    figure.axes[-1].set_xticks(ticks, [str(number) for number in ticks])
+    figure.axes[-1].set_xticks([], minor=True)
+    figure.savefig(path, dpi=DPI, facecolor="white")
+
+
+def draw_beside_central(rounds: pd.DataFrame, summary: pd.DataFrame, experiment: Experiment, path: Path) -> None:
+    """Test loss with the gain over samples that a node has passed; dashed, a central system's least ([Gain] Fig. 9).
+
+    One central system where all settings have the same data, else each setting's own. Losses of first weights, before
+    anybody has averaged them, are above what is shown.
+    """
+    a_round = {
+        run.label.setting: samples_a_round(run.scenario) for run in experiment.runs if run.label.method == "gain"
+    }
+    over = "samples passed by a node"
+    nodes = rounds[rounds.method == "gain"].copy()
+    nodes[over] = (nodes["round"] + 1) * nodes.setting.map(a_round)
+    title = experiment.title
+    figure = draw_curves(nodes, path, figures=["loss"], by="setting", over=over, scale="log", title=title)
+    (axes,) = figure.axes
+    central = summary[summary.method == "Centralised"].groupby("setting", sort=False).least_loss.mean()
+    if path.parent.name in ONE_CENTRAL:
+        axes.axhline(central.min(), color=INK, ls=CENTRAL_DASHES, lw=1.2, label="central system, least")
+    else:
+        for (setting, least), line in zip(central.items(), list(axes.lines), strict=True):
+            axes.axhline(least, color=line.get_color(), ls=CENTRAL_DASHES, lw=1.2, label=f"{setting}, central, least")
+    axes.set_xscale("log")
+    axes.set_ylim(top=SHOWN_LOSS)
+    ticks = [tick for tick in (0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0) if tick >= axes.get_ylim()[0]]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_yticks([], minor=True)
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
+    figure.savefig(path, dpi=DPI, facecolor="white")
+
+
+def samples_a_round(scenario: Scenario) -> int:
+    """What a node trains on in a round."""
+    training = scenario.training
+    return training.steps * training.batch_size or training.epochs * int(scenario.partition.params["samples"])
 
 
 def draw_scaled_losses(rounds: pd.DataFrame, summary: pd.DataFrame, path: Path) -> None:

@@ -111,6 +111,35 @@ def test_runs_on_a_graph_are_reported(paper: str, name: str, pictures: set[str],
     assert "| DecHetero | 0." in page(module.tables(kept))
 
 
+@pytest.mark.parametrize(("name", "dashed"), [("total_data", 1), ("nodes", 4)])
+def test_losses_stand_beside_as_many_central_systems_as_there_are_data(name: str, dashed: int, tmp_path: Path) -> None:
+    paper = "uncoordinated_initialisation"
+    kept = RESULTS / paper / name
+    experiment = read_experiment(RESULTS.parent / paper / f"{name}.toml")
+    tables = [pd.read_csv(kept / file) for file in ("curves.csv", "summary.csv")]
+    path = tmp_path / name / "losses.svg"
+    path.parent.mkdir()
+    script(paper).draw_beside_central(*tables, experiment, path)
+    assert path.read_text("utf-8").count("stroke-dasharray") == 2 * dashed  # the line, and its legend's
+
+
+def test_changes_are_drawn_without_noughts_and_lines_that_others_hide(tmp_path: Path) -> None:
+    paper = "uncoordinated_initialisation"
+    shown = pd.read_csv(RESULTS / paper / "changes" / "changes.csv")
+    script(paper).draw_changes(shown, tmp_path / "changes.svg", title="Changes")
+    text = (tmp_path / "changes.svg").read_text("utf-8")
+    assert "training first, He" in text
+    assert "bounded, He" not in text
+
+
+def test_methods_that_stay_below_the_picture_are_left_out(tmp_path: Path) -> None:
+    curves = pd.read_csv(RESULTS / "d_cliques" / "topologies" / "curves.csv")
+    script("d_cliques").draw_nearly_level(curves, tmp_path / "curves.svg", title="100 nodes")
+    text = (tmp_path / "curves.svg").read_text("utf-8")
+    assert "random 10" in text
+    assert "grid -->" not in text
+
+
 def test_runs_on_a_ledger_are_reported(tmp_path: Path) -> None:
     module, played = script("dag-acfl"), play(tmp_path, "selectors", ON_LEDGER)
     module.refresh(played)
