@@ -28,6 +28,7 @@ import numpy as np
 import selection_keep_own as training
 from service_round import PEERS, PEERS_PYTHON, make_peers
 
+from fl_core.dag.profiles import SELECTOR
 from fl_core.selection import SELECTORS, Candidate, SelectionRequest, TipSelector
 from fl_core.selection.beast import BeastParams
 from fl_core.selection.change_points import change_point_probabilities
@@ -217,6 +218,7 @@ def rules() -> dict[str, TipSelector]:
         "robust": ("beast", {**LONG}),
         "robust, no floor": ("beast", {**LONG, "min_update_similarity": -1.0}),
         "least squares": ("least-squares", {}),
+        "least squares, min_tips 4 (new ledgers)": ("least-squares", dict(SELECTOR.params)),
         "least squares, no floor": ("least-squares", {"min_update_similarity": -1.0}),
         "largest gap": ("largest-gap", {}),
         "largest gap, no floor": ("largest-gap", {"min_update_similarity": -1.0}),
