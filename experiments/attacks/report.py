@@ -8,7 +8,8 @@ anew into ``experiments/results/attacks/<experiment>/``; then ``report.md`` is m
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -48,6 +49,10 @@ SAID = {
     "own_model": "own model kept",
 }
 """Columns of the table of runs that nobody attacks."""
+SHOWN = {"places behave": "seats filled by honest clients"}
+"""What tables call a setting."""
+BESIDE = {"peers": ("one_in_nine", "rounds", "DAG-ACFL, open")}
+"""Whose runs, of which method, stand beside an experiment's of the same population, attacks and seeds, and as what."""
 MOMENTS = (0, 1, 3)
 """Publications of each client since a quarantine, an evaluation each, that are told of."""
 
@@ -97,7 +102,7 @@ def after_quarantine(runs: pd.DataFrame) -> pd.DataFrame:
         then = lost(runs.assign(attacked=runs[f"attacked_{moment}"]))
         when = "when quarantined" if moment == 0 else f"after {moment}"
         for figure, said in ((f"backdoor_{moment}", "backdoor"), ("lost", "lost")):
-            cells = then.groupby(["setting", "method"], sort=False)[figure].apply(mean_and_spread, digits=3)
+            cells = then.groupby(["setting", "method"], sort=False)[figure].apply(mean_and_worst)
             table[f"{said}, {when}"] = cells
     ordered = pd.DataFrame(table).reset_index().rename(columns={"setting": "attack", "method": "rules and timing"})
     return ordered[sorted(ordered, key=lambda each: each.startswith(("backdoor", "lost")) + each.startswith("lost"))]
@@ -106,19 +111,26 @@ def after_quarantine(runs: pd.DataFrame) -> pd.DataFrame:
 def tables(folder: Path) -> list[str]:
     """Markdown of an experiment's committed CSV file."""
     runs = pd.read_csv(folder / "summary.csv", dtype={"commit": str})
+    if folder.name in BESIDE:
+        runs = pd.concat([runs, runs_beside(folder, set(runs.setting))], ignore_index=True)
     commits = ", ".join(sorted(runs.commit.astype(str).unique()))
     seeds = ", ".join(map(str, sorted(runs.seed.unique())))
     title = read_experiment(HERE / f"{folder.name}.toml").title
-    cells = "Each cell: mean ± standard deviation over seeds (how many)."
+    cells = "Cells: mean ± standard deviation over seeds (how many; of losses and backdoors: the worst run)."
     parts = [f"{title}. Seeds {seeds}; {len(runs)} runs at {commits}. {cells}"]
     if "attacked_0" in runs:
         said = "by how often each client has published since (one after another: in the mean)."
         return [*parts, f"**After quarantine**, {said}", to_markdown(after_quarantine(runs))]
     if runs.cluster_mean.notna().any():
         parts += ["**Nobody attacks.**", to_markdown(undisturbed(runs))]
+    if folder.name in BESIDE:
+        parts += [
+            "**Accuracy** of honest clients.",
+            to_markdown(by_method(runs, "attacked", partial(mean_and_spread, digits=3))),
+        ]
     if not is_undisturbed(runs.setting).all():
         parts += [
-            "**Accuracy lost** by honest clients of attacked clusters, against the same run without an attacker.",
+            "**Accuracy lost** by honest clients of attacked clusters, beside the run with the attackers' seats empty.",
             to_markdown(by_method(lost(runs), "lost")),
         ]
     if "backdoor" in runs and runs.backdoor.notna().any():
@@ -127,6 +139,19 @@ def tables(folder: Path) -> list[str]:
             to_markdown(by_method(runs.dropna(subset="backdoor"), "backdoor")),
         ]
     return [*parts, "**What selections came to**, honest clients', over the whole run.", to_markdown(selections(runs))]
+
+
+def runs_beside(folder: Path, settings: set[str]) -> pd.DataFrame:
+    """Another experiment's runs of these settings, under the name that they have beside this one's."""
+    name, method, shown = BESIDE[folder.name]
+    others = pd.read_csv(folder.parent / name / "summary.csv", dtype={"commit": str})
+    return others[(others.method == method) & others.setting.isin(settings)].assign(method=shown)
+
+
+def mean_and_worst(values: pd.Series) -> str:
+    """``0.040 ± 0.022 (0.060)``: mean, sample standard deviation, and what attackers did most in one run; or a dash."""
+    known = values.dropna()
+    return "-" if known.empty else f"{known.mean():.3f} ± {known.std():.3f} ({known.max():.3f})"
 
 
 def is_undisturbed(settings: pd.Series) -> pd.Series:
@@ -155,12 +180,12 @@ def lost(runs: pd.DataFrame) -> pd.DataFrame:
     return attacked.reset_index()
 
 
-def by_method(runs: pd.DataFrame, column: str) -> pd.DataFrame:
+def by_method(runs: pd.DataFrame, column: str, cell: Callable[[pd.Series], str] = mean_and_worst) -> pd.DataFrame:
     """Attacks down, methods across."""
     rows = []
     for setting, mine in runs.groupby("setting", sort=False):
-        cells = {method: mean_and_spread(mine[mine.method == method][column], 3) for method in runs.method.unique()}
-        rows.append({"attack": setting, **cells})
+        cells = {method: cell(mine[mine.method == method][column]) for method in runs.method.unique()}
+        rows.append({"attack": SHOWN.get(setting, setting), **cells})
     return pd.DataFrame(rows)
 
 

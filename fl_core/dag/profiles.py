@@ -40,7 +40,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
         },
         protects="one bad client among many: models count alike, of three and more the extremes are dropped, steps are "
         "bounded",
-        leaves="averages of one or two models, and who comes under many names: for that, tokens or --authors listed",
+        leaves="backdoors by two attackers of ten, or by one beside four honest clients or fewer; who comes under many "
+        "names: for that, tokens or --authors listed",
     ),
     "listed": Profile(
         rules={**RULES, "selector": SELECTOR, "authors": Component("listed", {"keys_only": False})},

@@ -310,7 +310,10 @@ def test_running_statistics_are_never_compared(tmp_path: Path, capsys: pytest.Ca
     assert re.search(rf"compared +all that is trained, without {without}$", text, re.MULTILINE)
     text = run(*init, "--client", "my_client.py", "--data-dir", "b", "--compare", "last", capsys=capsys)
     assert re.search(r"compared +3\.bias, 3\.weight$", text, re.MULTILINE)
-    assert re.search(r"profile +open\n  against +one bad client .+\n  leaves +averages of one or two", text)
+    assert re.search(
+        r"profile +open\n  against +one bad client .+\n  leaves +backdoors by two attackers of ten, .+ four honest",
+        text,
+    )
     arrays = {name: np.ones(70_000, np.float32) for name in ("weight", "norm.running_var")}
     Path("large.safetensors").write_bytes(encode_model(ModelLayout.of_arrays(arrays), arrays))
     text = run(*init, "--model", "large.safetensors", "--data-dir", "c", capsys=capsys)

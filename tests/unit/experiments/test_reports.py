@@ -294,10 +294,20 @@ def test_a_loss_is_against_the_run_of_the_same_seed_and_population_that_nobody_a
     runs = runs.assign(averaged=2.0, own_model=0.0)
     assert [round(each, 3) for each in module.lost(runs).lost] == [0.2, 0.1]
     assert module.by_method(module.lost(runs), "lost").to_dict("records") == [
-        {"attack": "8 in 4: patch", "rounds": "0.150 ± 0.071 (2)"}
+        {"attack": "8 in 4: patch", "rounds": "0.150 ± 0.071 (0.200)"}
     ]
     (row,) = module.undisturbed(runs).to_dict("records")
     assert (row["setting"], row["behind that"]) == ("8 in 4", "0.030 ± 0.014 (2)")
+
+
+def test_runs_of_open_in_rounds_stand_beside_the_peers_of_the_same_settings_and_seeds() -> None:
+    module = script("attacks")
+    folder = RESULTS / "attacks" / "peers"
+    peers = pd.read_csv(folder / "summary.csv")
+    beside = module.runs_beside(folder, set(peers.setting))
+    fedavg = peers[peers.method == "FedAvg"]
+    assert set(zip(beside.setting, beside.seed, strict=True)) == set(zip(fedavg.setting, fedavg.seed, strict=True))
+    assert set(beside.method) == {"DAG-ACFL, open"}
 
 
 def test_clusters_are_expected_to_be_found_where_the_least_alike_own_pair_is_above_the_most_alike_foreign_one() -> None:
