@@ -129,7 +129,7 @@ def table(figures: Sequence[Figures], *, unit: str) -> str:
         cells = [
             _spread([run.before for run in runs], 3),
             _spread([run.first for run in runs], 3),
-            f"{statistics.fmean(run.averaged for run in runs):.1f}",
+            _spread([run.averaged for run in runs], 1),
             _times([run.time_to_goal for run in runs]),
             _spread([run.final for run in runs], 3),
         ]

@@ -27,7 +27,7 @@ def figures(seed: int, *, time: float | None) -> Figures:
 
 def test_the_table_has_means_and_deviations_over_seeds() -> None:
     text = table([figures(0, time=10.0), figures(1, time=None), figures(2, time=20.0)], unit="seconds")
-    assert "| all at once | replace | 0.800 ± 0.000 | 0.600 ± 0.100 | 4.0 | 15.0 ± 7.1 (2 of 3 seeds) |" in text
+    assert "| all at once | replace | 0.800 ± 0.000 | 0.600 ± 0.100 | 4.0 ± 0.0 | 15.0 ± 7.1 (2 of 3 seeds) |" in text
     assert "| never |" in table([figures(0, time=None)], unit="seconds")
 
 
