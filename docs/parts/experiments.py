@@ -119,6 +119,8 @@ DECDIFF: Final[Mapping[str, Callable[[], str]]] = {
         {
             "decdiff-mnist": "table_2_mnist_small",
             "decdiff-fashion": "table_2_fashion_small",
+            "decdiff-rate": "learning_rate",
+            "decdiff-pixels": "unit_pixels",
             "decdiff-disruption": "disruption",
             "decdiff-teacher": "virtual_teacher",
         },

@@ -45,6 +45,8 @@ SECONDS = "fashion_seconds"
 EXPERIMENTS = (
     "table_2_mnist_small",
     "table_2_fashion_small",
+    "learning_rate",
+    "unit_pixels",
     DISRUPTION,
     TEACHER,
     SECONDS,
@@ -141,7 +143,7 @@ def tables(folder: Path) -> list[str]:
     if name == SECONDS:
         return ["Seconds of a round.", to_markdown(summary[["method", *summary.filter(like="seconds_")]], digits=1)]
     paper = reported_accuracy() if name.startswith("table_2") else None
-    taught = {method: other for method, other in TAUGHT.items() if method in set(summary.method)}
+    taught = {method: other for method, other in TAUGHT.items() if {method, other} <= set(summary.method)}
     parts = [
         f"{describe_runs(summary)} Each run's value is the mean over its nodes."
         + (f" Below it: [DecDiff] Tables II and III, after {REPORTED_ROUNDS:,} rounds." if paper is not None else ""),

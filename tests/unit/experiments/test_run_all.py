@@ -53,8 +53,9 @@ def test_without_names_all_reports_are_written() -> None:
 
 def test_a_folder_is_all_in_it_but_what_is_at_full_size() -> None:
     parts = names(chosen(["decdiff"], only_reports=False))
-    short = ["table_2_mnist_small", "table_2_fashion_small", "disruption", "virtual_teacher", "fashion_seconds"]
-    assert parts == [f"decdiff/{name}" for name in short]
+    tables = ["table_2_mnist_small", "table_2_fashion_small", "learning_rate", "unit_pixels"]
+    others = ["disruption", "virtual_teacher", "fashion_seconds"]
+    assert parts == [f"decdiff/{name}" for name in tables + others]
 
 
 def test_full_size_is_played_when_it_is_named() -> None:
