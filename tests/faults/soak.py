@@ -8,6 +8,7 @@ author who publishes for minutes, is away for minutes, comes back to whichever s
 
 import http.client
 import json
+import os
 import random
 import signal
 import threading
@@ -102,7 +103,8 @@ def crowd(folder: Path, urls: Sequence[str], pace: float, seed: int) -> int:
     ]
     for place in places:
         place.start()
-    stopping.wait()
+    while not stopping.wait(1.0):  # a signal that came to another thread is seen when this one wakes
+        pass
     for place in places:
         place.join()
     return 0
@@ -322,6 +324,9 @@ def run(folder: Path, size: int, seed: int) -> Report:
         ended_s = time.monotonic()
         if soak.clients.exitcode != 0:
             report.broken.append(f"the clients ended with {soak.clients.exitcode}")
+            with suppress(ProcessLookupError):  # who goes on publishing while servers are compared tells nothing more
+                assert soak.clients.pid is not None
+                os.killpg(soak.clients.pid, signal.SIGKILL)
         if stopping.is_set():
             report.size, report.figures["ended_early_of_s"] = round(ended_s - began_s), size
         report.figures["settled_in_s"] = _settled(soak)
