@@ -213,10 +213,13 @@ def moments_table(summary: pd.DataFrame, *, beside: str = "accuracy") -> list[st
     return [f"**At other moments**: {' / '.join(shown.values())}, means over seeds.", to_markdown(table)]
 
 
-def node_table(summary: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy over the nodes of a seed at the end: standard deviation, least and greatest."""
+def node_table(summary: pd.DataFrame) -> list[str]:
+    """Paragraphs: how far nodes of a seed are apart at the end, and the least and the most accurate of all seeds."""
     spread = {"std": ("node_std", "mean"), "least": ("worst_client", "min"), "greatest": ("best_client", "max")}
-    return summary.groupby(_METHODS, sort=False).agg(**spread).reset_index()
+    return [
+        "**Nodes.** Accuracy after the last round: standard deviation within a seed, least and greatest of all seeds.",
+        to_markdown(summary.groupby(_METHODS, sort=False).agg(**spread).reset_index(), digits=4),
+    ]
 
 
 def graph_table(summary: pd.DataFrame) -> pd.DataFrame:

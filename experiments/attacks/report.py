@@ -71,7 +71,7 @@ def refresh(played: Played) -> None:
         json.loads((played.runs / folders[key] / ENVIRONMENT).read_text("utf-8"))["commit"][:7] for key in table.index
     ]
     refuse_fewer(table, folder)
-    (folder).mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     table.round(4).reset_index().drop(columns="participation").to_csv(folder / "summary.csv", index=False)
 
 

@@ -93,8 +93,7 @@ def tables(folder: Path) -> list[str]:
         to_markdown(accuracy_table(summary, paper)),
         *moments_table(summary),
         *(difference_table(summary, reference) if reference else []),
-        "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
-        to_markdown(node_table(summary), digits=4),
+        *node_table(summary),
     ]
     if name in WITH_GRAPHS:
         beside = read_reported(HERE, "edges").set_index(KEYS)[["edges_per_node", "messages_per_node"]]

@@ -103,8 +103,7 @@ def refresh(played: Played) -> None:
     for place, (setting, mine) in enumerate(rounds.groupby("setting", sort=False), start=1):
         figures = ("accuracy", "worst_client", "loss")
         draw_curves(mine, folder / f"curves-{place}.png", figures=figures, title=f"{setting}: nodes")
-    if len(set(summary.setting)) == 1:  # a column of dots would mix several
-        draw_nodes(read_clients(runs, experiment), folder / "nodes.png")
+    draw_nodes(read_clients(runs, experiment), folder / "nodes.png")
     if name.startswith("table_2"):
         first = experiment.runs[0]
         draw_label_distribution(build_population(first.scenario), folder / "labels.png", title=first.label.setting)
@@ -151,8 +150,7 @@ def tables(folder: Path) -> list[str]:
         *moments_table(summary),
         *difference_table(summary, BASELINE),
         *(teacher_adds(summary, taught) if len(set(summary.seed)) > 1 else []),
-        "**Nodes.** Accuracy after the last round: standard deviation within a seed, least and greatest of all seeds.",
-        to_markdown(node_table(summary), digits=4),
+        *node_table(summary),
     ]
     if paper is not None:
         parts += [

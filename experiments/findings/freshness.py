@@ -40,11 +40,6 @@ def refresh(played: Played) -> None:
     draw_effects(effects, folder / "effects.png")
 
 
-def tables(folder: Path) -> list[str]:
-    """Markdown of the committed CSV files."""
-    return gains_tables(pd.read_csv(folder / "summary.csv"), pd.read_csv(folder / "effects.csv"))
-
-
 def progress_of(rounds: pd.DataFrame) -> pd.DataFrame:
     """Of each run and evaluation: results and trainings so far, and accuracy."""
     counts = rounds[rounds.finished].fillna({"results": 0, "lost": 0})
@@ -96,8 +91,9 @@ def accuracy_up_to(run: pd.DataFrame, column: str, amount: float) -> float:
     return float(np.interp(np.linspace(0.9 * amount, amount, 11), run[column], run.accuracy).mean())
 
 
-def gains_tables(summary: pd.DataFrame, effects: pd.DataFrame) -> list[str]:
-    """Accuracies by absence; what each pair gains; how far DAG-ACFL is from what knows the clusters."""
+def tables(folder: Path) -> list[str]:
+    """Markdown: accuracies by absence, what each pair gains, how far DAG-ACFL is from what knows the clusters."""
+    summary, effects = (pd.read_csv(folder / f"{file}.csv") for file in ("summary", "effects"))
     parts = [f"Test accuracy, mean of the last five evaluations; digits, {describe_inputs(summary)}."]
     absences = summary.setting.str.partition(", ")[2]
     for absence, mine in summary.groupby(absences, sort=False):

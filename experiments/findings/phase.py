@@ -39,11 +39,6 @@ def refresh(played: Played) -> None:
     draw_phase(summary, folder / "diagram.png")
 
 
-def tables(folder: Path) -> list[str]:
-    """Markdown of an experiment's committed CSV files: how often each rule found the clusters."""
-    return phase_tables(by_separation(pd.read_csv(folder / "summary.csv"), folder))
-
-
 def by_separation(summary: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """Runs with how far apart their clients' first updates are (``cosines.py``), and how far that has to be."""
     measured = pd.read_csv(folder / "cosines.csv").drop(columns="within_sd")
@@ -68,8 +63,9 @@ def _greatest_of(count: int) -> float:
     return NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
 
 
-def phase_tables(runs: pd.DataFrame) -> list[str]:
-    """How often each rule found the clusters, by separation and by setting."""
+def tables(folder: Path) -> list[str]:
+    """Markdown: how often each rule found the clusters, by separation and by setting."""
+    runs = by_separation(pd.read_csv(folder / "summary.csv"), folder)
     band = pd.cut(runs.separation, SEPARATIONS, right=False)
     names = {each: f"{each.left:g} to {each.right:g}".replace(" to inf", " and more") for each in band.cat.categories}
     runs = runs.assign(band=band.map(names))

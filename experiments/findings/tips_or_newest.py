@@ -32,12 +32,8 @@ def refresh(played: Played) -> None:
 
 
 def tables(folder: Path) -> list[str]:
-    """Markdown of the committed CSV files."""
-    return candidate_tables(pd.read_csv(folder / "summary.csv"))
-
-
-def candidate_tables(summary: pd.DataFrame) -> list[str]:
-    """Accuracy of all methods; how newest updates differ from tips in what matters; what averages are made of."""
+    """Markdown: accuracy of all methods, how newest updates differ from tips, and what averages are made of."""
+    summary = pd.read_csv(folder / "summary.csv")
     attacked = summary.setting.str.contains("|".join(ATTACKS))
     parts = [
         f"Means over seeds; digits, {describe_inputs(summary)}. Accuracy is the mean of the last five evaluations."
