@@ -284,11 +284,8 @@ class Genesis:
             raise GenesisError("a local tensor is not one of the layout")
 
     def _check_rules(self) -> None:
-        for rule, known in _PARAMETERS.items():
-            component: Component = getattr(self, rule)
-            kinds = known.get(component.name)
-            if kinds is not None:
-                _check_params(component, kinds)
+        for rule in _PARAMETERS:
+            check_parameters(rule, getattr(self, rule))
         if self.comparison.name == "sketch" and int(self.comparison.params["dimensions"]) > MAX_EXACT:
             raise GenesisError(f"comparison: a sketch has at most {MAX_EXACT} dimensions")
         if self.comparison.name == "layers":
@@ -411,17 +408,25 @@ def canonical_json(content: Mapping[str, Any]) -> bytes:
     return text.encode("ascii")
 
 
-def _check_params(component: Component, kinds: Mapping[str, type]) -> None:
-    """All parameters are written, and no others; numbers are at least 1."""
-    name = component.name
+def check_parameters(rule: str, component: Component) -> None:
+    """That all parameters of a comparison, weights, freshness or authors are written, and no others.
+
+    Numbers are at least 1. A component of a later version may have what it likes.
+
+    Raises:
+        GenesisError: They are others, or of another type.
+    """
+    kinds, name = _PARAMETERS[rule].get(component.name), f"{rule} {component.name!r}"
+    if kinds is None:
+        return
     if component.params.keys() != kinds.keys():
         raise GenesisError(f"{name} has the parameters {', '.join(kinds) or 'none'}, not {', '.join(component.params)}")
     for key, kind in kinds.items():
         value = component.params[key]
         if type(value) is not kind:
-            raise GenesisError(f"{name}.{key} must be {kind.__name__}, not {value!r}")
+            raise GenesisError(f"{name}: {key} must be {kind.__name__}, not {value!r}")
         if kind is int:
-            _check_integer(f"{name}.{key}", value, low=1, high=_MOST)
+            _check_integer(f"{name}: {key}", value, low=1, high=_MOST)
 
 
 def _check_integer(name: str, value: object, *, low: int, high: int) -> None:

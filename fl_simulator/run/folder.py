@@ -17,7 +17,7 @@
 
 Rules:
 
-* One process writes to a folder, and holds its lock. A run is not begun where another one is, unless told.
+* One process writes to a folder, and holds its lock. A run is not begun where another one has rounds, unless told.
 * Every file is replaced whole: who reads it, or finds it after a crash, has the old or the new. Only ``rounds.csv``
   grows by lines between two checkpoints.
 * A checkpoint never knows of a round that ``rounds.csv`` does not: rounds reach the disk before it.
@@ -122,11 +122,11 @@ class RunFolder:
         Raises:
             RunExistsError: The run is finished.
             ResultsError: A file is damaged, or missing.
-            SimulationError: The folder holds a run of another scenario, another process writes to it, or it cannot be
+            SimulationError: The folder has rounds of another scenario, another process writes to it, or it cannot be
                 written.
         """
         with _locked(path) as lock:
-            if overwrite or not ((path / SCENARIO).exists() or is_finished(path)):
+            if overwrite or not _holds_a_run(path):
                 with _named(path):
                     for name in RUN_FILES:
                         (path / name).unlink(missing_ok=True)
@@ -262,6 +262,13 @@ def read_label(path: Path) -> RunLabel:
         return RunLabel(**_read_json(path / LABEL))
     except TypeError as error:
         raise ResultsError(f"{path / LABEL} is damaged: {error}") from error
+
+
+def _holds_a_run(path: Path) -> bool:
+    """Whether there is something to lose: a refused scenario leaves a folder without rounds."""
+    rounds = path / ROUNDS
+    has_rounds = (path / CHECKPOINT).exists() or (rounds.exists() and rounds.stat().st_size > 0)
+    return is_finished(path) or ((path / SCENARIO).exists() and has_rounds)
 
 
 @contextmanager

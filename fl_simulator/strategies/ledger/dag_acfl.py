@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.aggregation import AGGREGATORS
-from fl_core.dag.genesis import FRESHNESS, Bounds, Component
+from fl_core.dag.genesis import FRESHNESS, Bounds, Component, check_parameters
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter, read_parameters
 from fl_core.registry import PartRegistry
@@ -165,6 +165,8 @@ class DagAcflParams:
             )
         freshness = Component(FRESHNESS.name, {**FRESHNESS.params, **parts["freshness"]})
         weights = Component("examples", {**ANY_EXAMPLES.params, **parts["weights"]})
+        check_parameters("freshness", freshness)
+        check_parameters("weights", weights)
         return cls(own, chosen["selector"], chosen["aggregator"], chosen["merge"], freshness, weights, found)
 
 

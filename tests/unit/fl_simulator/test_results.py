@@ -181,10 +181,19 @@ def test_two_processes_do_not_write_to_one_folder(tmp_path: Path, *, overwrite: 
 
 
 def test_refused_folder_is_not_left_locked(tmp_path: Path) -> None:
-    begin(tmp_path).close()
+    with begin(tmp_path) as folder:
+        write_rounds(folder, 0)
     with pytest.raises(SimulationError, match="another scenario"):
         begin(tmp_path, scenario=TOML + "# changed\n")
     begin(tmp_path, overwrite=True).close()
+
+
+def test_mended_scenario_is_played_in_the_folder_that_a_refused_one_left(tmp_path: Path) -> None:
+    begin(tmp_path).close()
+    mended = TOML + "# changed\n"
+    with begin(tmp_path, scenario=mended) as folder:
+        assert folder.records == []
+    assert (tmp_path / SCENARIO).read_text() == mended
 
 
 def test_finished_run_of_another_scenario_is_not_taken_for_this_one(tmp_path: Path) -> None:
