@@ -80,7 +80,7 @@ PARTS = (
     Part("dag-acfl/cnn_cifar_scaled", 196, is_default=False),
     Part("decdiff/table_2_mnist_small", 95, is_default=False),
     Part("decdiff/table_2_fashion_small", 162, is_default=False),
-    Part("decdiff/learning_rate", 37, is_default=False),
+    Part("decdiff/learning_rate", 61, is_default=False),
     Part("decdiff/unit_pixels", 42, is_default=False),
     Part("decdiff/disruption", 47),
     Part("decdiff/virtual_teacher", 16, is_default=False),
