@@ -181,6 +181,7 @@ ATTACKS: Final[Mapping[str, Callable[[], str]]] = {
         "one_in_nine",
         "a_fifth",
         "two_fifths",
+        "listed",
         "skewed",
         "small_clusters",
         "mnist",

@@ -11,12 +11,13 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 
 import pandas as pd
 
 from experiments.reporting import Played, refuse_fewer, update_reports
 from fl_simulator.config.experiment import read_experiment
-from fl_simulator.report import RUN, mean_and_spread, to_markdown
+from fl_simulator.report import RUN, half_interval, mean_and_spread, to_markdown
 from fl_simulator.run.folder import ENVIRONMENT
 from fl_simulator.run.record import RunLabel
 
@@ -26,6 +27,7 @@ EXPERIMENTS = (
     "one_in_nine",
     "a_fifth",
     "two_fifths",
+    "listed",
     "skewed",
     "small_clusters",
     "refusing",
@@ -116,7 +118,10 @@ def tables(folder: Path) -> list[str]:
     commits = ", ".join(sorted(runs.commit.astype(str).unique()))
     seeds = ", ".join(map(str, sorted(runs.seed.unique())))
     title = read_experiment(HERE / f"{folder.name}.toml").title
-    cells = "Cells: mean ± standard deviation over seeds (how many; of losses and backdoors: the worst run)."
+    cells = (
+        "Cells: mean ± standard deviation over seeds (how many); of losses and backdoors, mean, its 95 % interval and "
+        "(the worst run)."
+    )
     parts = [f"{title}. Seeds {seeds}; {len(runs)} runs at {commits}. {cells}"]
     if "attacked_0" in runs:
         said = "by how often each client has published since (one after another: in the mean)."
@@ -149,9 +154,12 @@ def runs_beside(folder: Path, settings: set[str]) -> pd.DataFrame:
 
 
 def mean_and_worst(values: pd.Series) -> str:
-    """``0.040 ± 0.022 (0.060)``: mean, sample standard deviation, and what attackers did most in one run; or a dash."""
-    known = values.dropna()
-    return "-" if known.empty else f"{known.mean():.3f} ± {known.std():.3f} ({known.max():.3f})"
+    """``0.040 [0.012, 0.068] (0.060)``: mean, its 95 % interval, and what attackers did most in one run; or a dash."""
+    known = values.dropna().tolist()
+    if not known:
+        return "-"
+    mean, half = fmean(known), half_interval(known)
+    return f"{mean:.3f} [{mean - half:.3f}, {mean + half:.3f}] ({max(known):.3f})"
 
 
 def is_undisturbed(settings: pd.Series) -> pd.Series:

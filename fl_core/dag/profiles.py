@@ -47,7 +47,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
         rules={**RULES, "selector": SELECTOR, "authors": Component("listed", {"keys_only": False})},
         protects="strangers and many names: only listed authors publish, and a claim of examples counts at most three "
         "times the median's",
-        leaves="a listed client that lies within a step's bounds; against one, choose a robust [aggregator]",
+        leaves="backdoors by one listed client among nine; where each cannot be trusted, take open's [aggregator], "
+        "trimmed-mean",
     ),
 }
 
