@@ -1,6 +1,6 @@
 """What differential privacy costs and what it hides: ε against accuracy, clusters found and membership attacks.
 
-Eight clients see digits upright or on their side, one cluster each. They train by ``TorchTrainer`` and share through a
+Clients see digits upright or on their side, one cluster each. They train by ``TorchTrainer`` and share through a
 ledger in this process, one after another, as through a server. Each method has the same model and the same first one.
 DP clients spend the ε of their row over all their updates. Writes a table into ``results/privacy``.
 
@@ -14,7 +14,7 @@ import json
 import statistics
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -32,18 +32,20 @@ from fl_core.trust.membership_inference import auc, found_at
 from fl_core.types import Vector64
 from fl_simulator.data.fetch import load
 from fl_simulator.data.rotated import ClientData, rotated_digits
+from fl_simulator.report import half_interval
 
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "privacy"
-CLIENTS: Final = 8
 TURNS: Final = (0, 90)
 DELTA: Final = 1e-5
-SEEDS: Final = (0, 1, 2)
+SEEDS: Final = tuple(range(10))
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A data set, and how each kind of training is done on it."""
+    """A data set, its clients, and how each kind of training is done on it."""
 
+    data: str
+    clients: int
     pixels: int
     train: int
     test: int
@@ -54,10 +56,15 @@ class Setting:
     dp_learning_rate: float
 
 
-SETTINGS: Final = {
-    "digits": Setting(64, 160, 60, updates=10, epochs=2, batch=10, learning_rate=0.2, dp_learning_rate=2.0),
-    "mnist": Setting(784, 600, 200, updates=10, epochs=1, batch=10, learning_rate=0.1, dp_learning_rate=2.0),
+SETTINGS: Final[dict[str, Setting]] = {
+    "digits": Setting(
+        "digits", 8, 64, 160, 60, updates=10, epochs=2, batch=10, learning_rate=0.2, dp_learning_rate=2.0
+    ),
+    "mnist": Setting(
+        "mnist", 8, 784, 600, 200, updates=10, epochs=1, batch=10, learning_rate=0.1, dp_learning_rate=2.0
+    ),
 }
+SETTINGS["mnist, 40 clients"] = replace(SETTINGS["mnist"], clients=40)
 CLIP: Final = 1.0
 RATE: Final = 0.5
 """Of each example to be in a step of DP-SGD, so that an epoch has two."""
@@ -124,7 +131,7 @@ class Figures:
 
 def main() -> None:
     """Play all, and write the table."""
-    runs = [(data, seed, method) for data in SETTINGS for method in METHODS for seed in SEEDS]
+    runs = [(setting, seed, method) for setting in SETTINGS for method in METHODS for seed in SEEDS]
     with ProcessPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         figures = []
         for found in pool.map(played, *zip(*runs, strict=True)):
@@ -135,17 +142,16 @@ def main() -> None:
     (RESULTS / "table.md").write_text("\n".join(table(figures)) + "\n")
 
 
-def clients_of(data: str, seed: int) -> list[ClientData]:
+def clients_of(setting: Setting, seed: int) -> list[ClientData]:
     """Each client's samples, turned as its cluster's camera hangs."""
-    setting = SETTINGS[data]
-    if data == "digits":
+    if setting.data == "digits":
         return rotated_digits(
-            num_clients=CLIENTS, train_per_client=setting.train, test_per_client=setting.test, seed=seed
+            num_clients=setting.clients, train_per_client=setting.train, test_per_client=setting.test, seed=seed
         )
-    images = load(data)
+    images = load(setting.data)
     order = np.random.default_rng(seed).permutation(len(images.train_y))
     sites = []
-    for client in range(CLIENTS):
+    for client in range(setting.clients):
         start = client * (setting.train + setting.test)
         places = order[start : start + setting.train + setting.test]
         turned = np.rot90(images.train_x[places].astype(np.float32) / 255, client % len(TURNS), axes=(1, 2)).copy()
@@ -188,27 +194,28 @@ def trainers_of(setting: Setting, sites: Sequence[ClientData], method: Method, s
     return made
 
 
-def played(data: str, seed: int, method: Method) -> Figures:
+def played(name: str, seed: int, method: Method) -> Figures:
     """All clients' updates, in an order of chance in each round."""
-    setting, sites = SETTINGS[data], clients_of(data, seed)
+    setting = SETTINGS[name]
+    sites = clients_of(setting, seed)
     trainers = trainers_of(setting, sites, method, seed)
     layout = trainers[0].layout()
     table = {
-        "name": data,
+        "name": setting.data,
         "candidates": {"name": "newest"},
         "bounds": {"max_noise_std": 100.0 if method.is_aware else 0.0},
     }
     ledger = LocalLedger(table, FirstModel(trainers[0].initial_arrays(), layout, ()))
     rng = np.random.default_rng(seed)
     newest: list[Arrays] = [each.initial_arrays() for each in trainers]
-    given: list[float] = [0.0] * CLIENTS
-    noise = [0.0] * CLIENTS
+    given: list[float] = [0.0] * setting.clients
+    noise = [0.0] * setting.clients
     history: list[list[Update]] = [[] for _ in sites]
     spent: list[Spending] = []
     clusters: list[bool] = []
     shared = []
     for update in range(setting.updates):
-        for client in rng.permutation(CLIENTS).tolist():
+        for client in rng.permutation(setting.clients).tolist():
             trainer = trainers[client]
             start = ledger.start_of(client)
             node_of = ledger.node.graph.get
@@ -230,7 +237,7 @@ def played(data: str, seed: int, method: Method) -> Figures:
             if client == 0 and trainer.privacy is not None:
                 spent.append(trainer.spending(epochs, {}))
             noise[client] = float(np.hypot(result.noise_std, 0.0 if others else noise[client]))
-            beside = [newest[each] for each in others] or [newest[(client + len(TURNS)) % CLIENTS]]
+            beside = [newest[each] for each in others] or [newest[(client + len(TURNS)) % setting.clients]]
             history[client].append(Update(result.arrays, beside[:4], {}))
             newest[client] = result.arrays
             ledger.publish(
@@ -246,7 +253,7 @@ def played(data: str, seed: int, method: Method) -> Figures:
     threshold = tuple(map(np.concatenate, zip(*newest_scores, strict=True)))
     trained = [trainer.evaluate(arrays)["accuracy"] for trainer, arrays in zip(trainers, newest, strict=True)]
     return Figures(
-        data=data,
+        data=name,
         seed=seed,
         method=method.name,
         target=method.epsilon,
@@ -270,25 +277,27 @@ def attacked(
 
 
 def table(figures: Sequence[Figures]) -> Iterator[str]:
-    """The means over seeds, and each seed's accuracy."""
+    """The means over seeds, and the 95 % interval of what was given."""
     yield (
-        "| data | method | ε | accuracy given | each seed | trained | began with others | of these own cluster "
+        "| data | method | ε | accuracy given | trained | began with others | of these own cluster "
         "| likelihood ratio: AUC | found at 1 % false alarms | loss threshold: AUC |"
     )
-    yield "|---|---|---|---|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
     for data, name, target in dict.fromkeys((each.data, each.method, each.target) for each in figures):
         those = [each for each in figures if (each.data, each.method, each.target) == (data, name, target)]
         mean = {
             what: statistics.fmean(getattr(each, what) for each in those)
             for what in ("given", "trained", "shared", "auc", "found", "loss_auc")
         }
+        half = half_interval([each.given for each in those])
         pure = [each.own_cluster for each in those if each.own_cluster is not None]
-        yield (
-            f"| {data} | {name} | {'∞' if target is None else f'{target:g}'} | {mean['given']:.3f} "
-            f"| {', '.join(f'{each.given:.3f}' for each in those)} | {mean['trained']:.3f} | {mean['shared']:.0%} "
-            f"| {f'{statistics.fmean(pure):.0%}' if pure else '-'} | {mean['auc']:.3f} | {mean['found']:.1%} "
-            f"| {mean['loss_auc']:.3f} |"
+        cells = (
+            *(data, name, "∞" if target is None else f"{target:g}"),
+            f"{mean['given']:.3f} [{mean['given'] - half:.3f}, {mean['given'] + half:.3f}]",
+            *(f"{mean['trained']:.3f}", f"{mean['shared']:.0%}", f"{statistics.fmean(pure):.0%}" if pure else "-"),
+            *(f"{mean['auc']:.3f}", f"{mean['found']:.1%}", f"{mean['loss_auc']:.3f}"),
         )
+        yield f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":
