@@ -181,7 +181,7 @@ ATTACKS: Final[Mapping[str, Callable[[], str]]] = {
         "one_in_nine",
         "a_fifth",
         "two_fifths",
-        "listed",
+        "plain_means",
         "skewed",
         "small_clusters",
         "mnist",

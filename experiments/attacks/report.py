@@ -27,7 +27,7 @@ EXPERIMENTS = (
     "one_in_nine",
     "a_fifth",
     "two_fifths",
-    "listed",
+    "plain_means",
     "skewed",
     "small_clusters",
     "refusing",

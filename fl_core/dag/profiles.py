@@ -30,25 +30,26 @@ SELECTOR: Final = Component("least-squares", {"min_tips": 4})
 """It chooses as BEAST does, in a tenth of the time (ADR 59). Of each author's newest, at least four are averaged where
 so many resemble the asker: parts of a cluster that a cut would keep apart grow together again (ADR 57)."""
 
+_SAFE: Final[Mapping[str, Component]] = {
+    **RULES,
+    "selector": SELECTOR,
+    "aggregator": Component("trimmed-mean", {"trim_share": 0.34}),
+    "weights": Component("equal"),
+}
+"""Rules of every new ledger: who is let in may turn bad, or be robbed of its key (ADR 75)."""
+
 PROFILES: Final[Mapping[str, Profile]] = {
     "open": Profile(
-        rules={
-            **RULES,
-            "selector": SELECTOR,
-            "aggregator": Component("trimmed-mean", {"trim_share": 0.34}),
-            "weights": Component("equal"),
-        },
+        rules=_SAFE,
         protects="one bad client among many: models count alike, of three and more the extremes are dropped, steps are "
         "bounded",
         leaves="backdoors by two attackers of ten, or by one beside four honest clients or fewer; who comes under many "
         "names: for that, tokens or --authors listed",
     ),
     "listed": Profile(
-        rules={**RULES, "selector": SELECTOR, "authors": Component("listed", {"keys_only": False})},
-        protects="strangers and many names: only listed authors publish, and a claim of examples counts at most three "
-        "times the median's",
-        leaves="backdoors by one listed client among nine; where each cannot be trusted, take open's [aggregator], "
-        "trimmed-mean",
+        rules={**_SAFE, "authors": Component("listed", {"keys_only": False})},
+        protects="strangers and many names: only listed authors publish; one bad client among many, as open ledgers do",
+        leaves="backdoors by two listed clients of ten, or by one beside four honest clients or fewer",
     ),
 }
 

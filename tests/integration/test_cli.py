@@ -326,7 +326,7 @@ def test_a_ledger_of_listed_authors_begins_with_a_list(tmp_path: Path, capsys: p
     init = ("ledger", "init", "--name", "pilot", "--model", model, "--author", author)
     assert "--authors listed" in refused(*init, capsys=capsys)
     text = run(*init, "--authors", "listed", "--data-dir", "x", capsys=capsys)
-    assert re.search(r"profile +listed\n  against +strangers .+\n  leaves +a listed client that lies", text)
+    assert re.search(r"profile +listed\n  against +strangers .+\n  leaves +backdoors by two listed", text)
     listed = run("authors", "list", "--data-dir", "x", capsys=capsys)
     assert listed == f"ledger 'pilot': 1 author listed\n  {author}\n"
     run("authors", "remove", author, "--data-dir", "x", capsys=capsys)
