@@ -58,10 +58,10 @@ class Part:
 PARTS = (
     Part("digits", 1),
     Part("graph_digits", 1),
-    Part("clustered/shifts", 14, is_default=False),
+    Part("clustered/shifts", 15, is_default=False),
     Part("clustered/other_data", 47, is_default=False),
     Part("clustered/untouched", 28, is_default=False),
-    Part("clustered/conditions", 12, is_default=False),
+    Part("clustered/conditions", 15, is_default=False),
     Part("clustered/few_samples", 15, is_default=False),
     Part("findings/candidates", 6),
     Part("findings/phase", 9, is_default=False),
