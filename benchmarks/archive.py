@@ -50,7 +50,7 @@ TARGET = 0.2
 
 
 def found(store: Store, models: Models) -> None:
-    rules: dict[str, Any] = {**PROFILES["open"].rules, "comparison": compare_layers(["weight"])}
+    rules: dict[str, Any] = {**PROFILES["open"], "comparison": compare_layers(["weight"])}
     genesis = Genesis(name="benchmark", layout=models.layout, **rules)
     create_ledger(store, genesis, encode_flat(models.layout, models.genesis), key=KEY, now_ms=STARTED_MS)
 

@@ -3,12 +3,13 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from dag_acfl.commands.options import figure, number_of
 from fl_core.clusters import Approvals, Partition, count_approvals, find_clusters, modularity
 from fl_core.dag.genesis import NO_BOUND, Genesis, parse_genesis
-from fl_core.dag.profiles import differences, profile_of
+from fl_core.dag.profiles import PROFILES, differences, protection
 from fl_core.dag.transaction import Header, Kind, decode_header
 from fl_core.errors import GenesisError
 from fl_core.types import AuthorId, TxId
@@ -66,8 +67,9 @@ def summarise(source: LedgerSource) -> dict[str, Any]:
     return {
         "ledger": source.ledger,
         "genesis": json.loads(genesis.document),
-        "profile": None if profile_of(genesis) is None else genesis.authors.name,
+        "profile": genesis.authors.name if genesis.authors.name in PROFILES else None,
         "differs": list(differences(genesis)),
+        "protection": None if (known := protection(genesis)) is None else asdict(known),
         "parameters": genesis.layout.num_parameters,
         "model_bytes": genesis.layout.nbytes,
         "transactions": len(depths),
@@ -120,6 +122,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         ("ledger", f"{summary['genesis']['name']}  {summary['ledger']}"),
         ("model", f"{summary['parameters']:,} parameters, {summary['model_bytes']:,} bytes"),
         ("profile", _profile(summary["profile"], summary["differs"])),
+        *(summary["protection"] or {}).items(),
         *_rules(summary["genesis"]),
         ("transactions", f"{summary['transactions']}, {deep}, {tips}"),
         ("shared", f"{summary['shared']} of {updates} updates began with an average with others' models"),

@@ -52,6 +52,10 @@ def remove(authors: Authors, *, data_dir: DataDir = None) -> None:
     from fl_core.dag.acts import ActKind  # noqa: PLC0415
 
     with membership(data_dir) as members:
+        known, proposed = members.acts.authors, {each.signed.act.subject for each in members.open()}
+        for author in author_ids(authors):
+            if known.listed is not None and not (known.allows(author) or author in {*known.listed, *proposed}):
+                raise ParameterError(f"{author} is not listed; who is: dag-acfl authors list")
         _decide(members, ActKind.UNLIST_AUTHOR, authors)
 
 

@@ -25,7 +25,7 @@ class LoopTrainer(ModuleTrainer):
         train: Called as ``train(model, epochs)``: trains it in place.
         test: Called as ``test(model)`` with the module in evaluation mode, without gradients; ``accuracy`` and
             ``loss`` mean to others what they say. None: ``evaluate`` measures nothing.
-        num_examples: Training samples of one epoch, which may weigh the model in averages.
+        num_examples: Training samples of one epoch: the model's weight in a ledger that weighs by examples.
         seed: Of what ``train`` draws from torch's own generators.
         share: Which tensors travel; None: all but frozen ones. The others are trained with them and stay here.
     """

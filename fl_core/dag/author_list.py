@@ -90,7 +90,8 @@ class AuthorList:
             )
         if not self.allows(author):
             raise AuthorRefusedError(
-                f"this ledger's authors are listed, and {author} is not; a member lists it with: dag-acfl authors add"
+                f"this ledger's authors are listed, and {author} is not; a member lists it with: "
+                f"dag-acfl authors add {author}"
             )
 
 

@@ -45,6 +45,8 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, Mapping[str, type]]]] = {
 }
 """Parameters of the rules that this version knows; those of later versions are not looked at."""
 
+_KINDS: Final = {int: "a whole number of at least 1", str: "text", bool: "true or false"}
+
 _MOST: Final = 2**31
 """The largest bound that is a count."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
@@ -419,12 +421,14 @@ def check_parameters(rule: str, component: Component) -> None:
     kinds, name = _PARAMETERS[rule].get(component.name), f"{rule} {component.name!r}"
     if kinds is None:
         return
-    if component.params.keys() != kinds.keys():
-        raise GenesisError(f"{name} has the parameters {', '.join(kinds) or 'none'}, not {', '.join(component.params)}")
+    for key in component.params.keys() - kinds.keys():
+        raise GenesisError(f"{name} has no parameter {key!r}; known: {', '.join(kinds) or 'none'}")
+    for key in kinds.keys() - component.params.keys():
+        raise GenesisError(f"{name} lacks its parameter {key!r}")
     for key, kind in kinds.items():
         value = component.params[key]
         if type(value) is not kind:
-            raise GenesisError(f"{name}: {key} must be {kind.__name__}, not {value!r}")
+            raise GenesisError(f"{name}: {key} must be {_KINDS[kind]}, not {value!r}")
         if kind is int:
             _check_integer(f"{name}: {key}", value, low=1, high=_MOST)
 

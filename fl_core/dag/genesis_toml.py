@@ -82,7 +82,7 @@ def genesis_from_table(
     buffers = _in_order(_list(layout_table, "buffers"), layout)
     who = _table(table, "authors").get("name", RULES["authors"].name)
     profile = PROFILES.get(who, PROFILES["open"])  # what is unknown is refused below
-    defaults = {**profile.rules, "comparison": compare_all(layout, buffers)}
+    defaults = {**profile, "comparison": compare_all(layout, buffers)}
     genesis = Genesis(
         name=table["name"],
         layout=layout,
@@ -131,7 +131,10 @@ def _component(table: Mapping[str, Any], rule: str, default: Component, layout: 
         default = SKETCH
     known = {each.name: each.params for each in (RULES[rule], default)}
     params: dict[str, JsonScalar] = {**known.get(name, {}), **given}
-    return Component(name, params)
+    try:
+        return Component(name, params)
+    except GenesisError as error:
+        raise GenesisError(f"[{rule}]: {error}") from error
 
 
 def _in_order(names: list[Any], layout: ModelLayout) -> tuple[str, ...]:

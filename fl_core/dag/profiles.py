@@ -1,7 +1,6 @@
-"""The kinds of ledger that ``dag-acfl ledger init --authors`` makes: what holds in each where nobody says otherwise.
+"""The rules of a new ledger where nobody says otherwise, by its rule of authors: ``open`` or ``listed``.
 
-A profile is nothing but values of genesis, by the name of its rule of authors. What it does under attack is measured in
-docs/security.md.
+What they do under attack is measured in docs/security.md.
 """
 
 from collections.abc import Mapping
@@ -10,64 +9,58 @@ from typing import Final
 
 from fl_core.dag.genesis import RULES, Bounds, Component, Genesis
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """Values of genesis that belong together.
-
-    Attributes:
-        rules: Each rule of genesis.
-        protects: What it does for those who take part, in a line.
-        leaves: What it does not, in a line.
-    """
-
-    rules: Mapping[str, Component]
-    protects: str
-    leaves: str
-
-
 SELECTOR: Final = Component("least-squares", {"min_tips": 4})
 """It chooses as BEAST does, in a tenth of the time (ADR 59). Of each author's newest, at least four are averaged where
 so many resemble the asker: parts of a cluster that a cut would keep apart grow together again (ADR 57)."""
 
-_SAFE: Final[Mapping[str, Component]] = {
+_OPEN: Final[Mapping[str, Component]] = {
     **RULES,
     "selector": SELECTOR,
     "aggregator": Component("trimmed-mean", {"trim_share": 0.34}),
     "weights": Component("equal"),
 }
-"""Rules of every new ledger: who is let in may turn bad, or be robbed of its key (ADR 75)."""
 
-PROFILES: Final[Mapping[str, Profile]] = {
-    "open": Profile(
-        rules=_SAFE,
-        protects="one bad client among many: models count alike, of three and more the extremes are dropped, steps are "
-        "bounded",
-        leaves="backdoors by two attackers of ten, or by one beside four honest clients or fewer; who comes under many "
-        "names: for that, tokens or --authors listed",
-    ),
-    "listed": Profile(
-        rules={**_SAFE, "authors": Component("listed", {"keys_only": False})},
-        protects="strangers and many names: only listed authors publish; one bad client among many, as open ledgers do",
-        leaves="backdoors by two listed clients of ten, or by one beside four honest clients or fewer",
-    ),
+PROFILES: Final[Mapping[str, Mapping[str, Component]]] = {
+    "open": _OPEN,
+    "listed": {**_OPEN, "authors": Component("listed", {"keys_only": False})},
 }
+"""Each rule of genesis. Who is listed may turn bad, too, or lose its key: both trim (ADR 75)."""
 
 
-def profile_of(genesis: Genesis) -> Profile | None:
-    """The profile that a ledger's rule of authors belongs to; None for a rule of a later version."""
-    return PROFILES.get(genesis.authors.name)
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """What a ledger's rules do for those who take part, and what not, in a line each."""
+
+    against: str
+    leaves: str
+
+
+def protection(genesis: Genesis) -> Protection | None:
+    """By a ledger's rules of authors and of averaging; None for authors of a later version."""
+    if genesis.authors.name not in PROFILES:
+        return None
+    against, leaves = ["steps that are too long"], []
+    if genesis.aggregator.name == "fedavg":
+        leaves.append("backdoors by one bad client of nine: a plain mean drops nobody")
+    else:
+        against.append("one bad client of nine, mostly: models count alike, of three and more the extremes are dropped")
+        leaves.append("a part of accuracy to it; backdoors by two of ten, or by one beside four honest or fewer")
+    if genesis.authors.name == "listed":
+        against.append("strangers and many names: only listed authors publish")
+    else:
+        leaves.append("who comes under many names: for that, tokens or --authors listed")
+    return Protection("; ".join(against), "; ".join(leaves))
 
 
 def differences(genesis: Genesis) -> tuple[str, ...]:
-    """The rules in which a ledger differs from its profile, by name; what is compared and how is chosen apart.
+    """The rules in which a ledger differs from its profile, by name.
 
-    Those two follow the model and the data, and no attacker gains by them.
+    What is compared and who is chosen follow the model and the data; ``ledger inspect`` lists them.
     """
-    profile = profile_of(genesis)
+    profile = PROFILES.get(genesis.authors.name)
     if profile is None:
         return ()
     rules = ("candidates", "aggregator", "weights", "freshness", "authors")
-    other = [rule for rule in rules if getattr(genesis, rule) != profile.rules[rule]]
+    other = [rule for rule in rules if getattr(genesis, rule) != profile[rule]]
     steps = ("max_first_step", "max_step_growth", "max_layer_growth", "max_noise_std", "max_taint")
     return (*other, *(each for each in steps if getattr(genesis.bounds, each) != getattr(Bounds(), each)))

@@ -189,7 +189,7 @@ def test_a_command_written_wrongly_is_one_line_and_exit_code_2(
         (("ledger", "verify"), "dag-acfl ledger init"),
         (("ledger", "verify", "missing.dagacfl"), "no such file"),
         (("ledger", "view", str(Path(__file__).resolve())), "test_cli.py: not a ledger bundle"),
-        (("ledger", "init", "--name", "x"), "--model FILE or --client FILE"),
+        (("ledger", "init", "--name", "x"), "one of --model FILE, --client FILE"),
         (("ledger", "init", "--name", "x", "--model", "missing"), "missing: No such file"),
         (("ledger", "init", "--name", "x", "--client", "missing.py"), "dag-acfl client init"),
         (("keys", "show", "missing.pem"), "cannot read the key"),
@@ -311,7 +311,7 @@ def test_running_statistics_are_never_compared(tmp_path: Path, capsys: pytest.Ca
     text = run(*init, "--client", "my_client.py", "--data-dir", "b", "--compare", "last", capsys=capsys)
     assert re.search(r"compared +3\.bias, 3\.weight$", text, re.MULTILINE)
     assert re.search(
-        r"profile +open\n  against +one bad client .+\n  leaves +backdoors by two attackers of ten, .+ four honest",
+        r"profile +open\n  against +.+one bad client .+\n  leaves +.+backdoors by two of ten, .+ four honest",
         text,
     )
     arrays = {name: np.ones(70_000, np.float32) for name in ("weight", "norm.running_var")}
@@ -326,9 +326,11 @@ def test_a_ledger_of_listed_authors_begins_with_a_list(tmp_path: Path, capsys: p
     init = ("ledger", "init", "--name", "pilot", "--model", model, "--author", author)
     assert "--authors listed" in refused(*init, capsys=capsys)
     text = run(*init, "--authors", "listed", "--data-dir", "x", capsys=capsys)
-    assert re.search(r"profile +listed\n  against +strangers .+\n  leaves +backdoors by two listed", text)
+    assert re.search(r"profile +listed\n  against +.+strangers.+\n  leaves +.+backdoors by two of ten", text)
     listed = run("authors", "list", "--data-dir", "x", capsys=capsys)
     assert listed == f"ledger 'pilot': 1 author listed\n  {author}\n"
+    other = "hash:" + "6" * 64
+    assert f"{other} is not listed" in refused("authors", "remove", other, "--data-dir", "x", capsys=capsys)
     run("authors", "remove", author, "--data-dir", "x", capsys=capsys)
     run("ledger", "verify", "x", capsys=capsys)
     run("ledger", "init", "--name", "open", "--model", model, "--data-dir", "y", capsys=capsys)

@@ -146,7 +146,7 @@ def init(
 
 def _say(rules: "Genesis", ledger: str) -> None:
     """What was made, what it protects and what not."""
-    from fl_core.dag.profiles import differences, profile_of  # noqa: PLC0415
+    from fl_core.dag.profiles import differences, protection  # noqa: PLC0415
 
     typer.echo(f"ledger {rules.name!r} is made: {ledger}")
     typer.echo(f"  model     {rules.layout.num_parameters:,} parameters, {rules.layout.nbytes:,} bytes")
@@ -154,12 +154,16 @@ def _say(rules: "Genesis", ledger: str) -> None:
         typer.echo(f"  stays     with each client: {', '.join(tensor.name for tensor in rules.local)}")
     typer.echo(f"  compared  {_compared(rules)}")
     typer.echo(f"  selector  {rules.selector.name}, aggregator {rules.aggregator.name}")
-    if (profile := profile_of(rules)) is not None:
+    if rules.weights.name == "examples" and rules.aggregator.name != "fedavg":
+        typer.echo(
+            f'  weights   all alike: {rules.aggregator.name} counts no examples; [aggregator] name = "fedavg" does'
+        )
+    if (known := protection(rules)) is not None:
         differs = differences(rules)
-        but = f", but for {', '.join(differs)}; then what follows may be otherwise" if differs else ""
+        but = f", but for {', '.join(differs)}" if differs else ""
         typer.echo(f"  profile   {rules.authors.name}{but}")
-        typer.echo(f"  against   {profile.protects}")
-        typer.echo(f"  leaves    {profile.leaves}")
+        typer.echo(f"  against   {known.against}")
+        typer.echo(f"  leaves    {known.leaves}")
 
 
 def _compare(table: dict[str, Any], first: "FirstModel", compare: str | None) -> None:
@@ -188,10 +192,13 @@ def _read_toml(path: Path) -> dict[str, Any]:
 def _checked(rule: str, component: "Component") -> "Component":
     """A rule's component, checked against its registry, with every parameter written out."""
     from fl_core.aggregation import AGGREGATORS  # noqa: PLC0415
+    from fl_core.candidates import CANDIDATE_RULES  # noqa: PLC0415
     from fl_core.dag.genesis import Component  # noqa: PLC0415
     from fl_core.registry import written_params  # noqa: PLC0415
     from fl_core.selection import SELECTORS  # noqa: PLC0415
 
+    if rule == "candidates":
+        CANDIDATE_RULES[component.name]  # refuses what no server would serve
     registries: Mapping[str, Any] = {"selector": SELECTORS, "aggregator": AGGREGATORS}
     if rule not in registries:
         return component
@@ -257,7 +264,7 @@ def _first_model(model: Path | None, client: Path | None, options: "Mapping[str,
     from fl_core.models import decode_any_order, read_layout  # noqa: PLC0415
 
     if (model is None) == (client is None):
-        raise ParameterError("name the initial model by --model FILE or --client FILE, or by --flower-app APPDIR")
+        raise ParameterError("name the initial model by one of --model FILE, --client FILE and --flower-app APPDIR")
     if model is not None:
         if options:
             raise ParameterError("--set is for the trainer() of a client's file; a model file has none")

@@ -43,7 +43,7 @@ def genesis_of(layout: ModelLayout) -> Genesis:
 
     The selector apart: nobody trains these models, so nothing but a fixed number of others is to be taken.
     """
-    rules = {**PROFILES["open"].rules, "selector": Component("top-k"), "comparison": compare_layers(COMPARED)}
+    rules = {**PROFILES["open"], "selector": Component("top-k"), "comparison": compare_layers(COMPARED)}
     return Genesis(name="test", layout=layout, **rules)
 
 

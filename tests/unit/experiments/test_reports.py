@@ -196,7 +196,7 @@ def test_in_virtual_time_evaluations_are_counted_and_not_rounds() -> None:
     "name", ["one_in_nine", "a_fifth", "two_fifths", "skewed", "small_clusters", "refusing", "quarantine", "mnist"]
 )
 def test_attacked_ledgers_have_the_rules_of_new_ledgers(name: str) -> None:
-    selector, aggregator = (PROFILES["open"].rules[each] for each in ("selector", "aggregator"))
+    selector, aggregator = (PROFILES["open"][each] for each in ("selector", "aggregator"))
     rules = {"selector": selector.name, "aggregator": aggregator.name, "candidates": "newest"}
     rules |= {f"selector.{key}": value for key, value in selector.params.items()}
     rules |= {f"aggregator.{key}": value for key, value in aggregator.params.items()}

@@ -11,7 +11,7 @@ from fl_core.aggregation import AGGREGATORS
 from fl_core.candidates import CANDIDATE_RULES
 from fl_core.dag.genesis import SKETCH, Bounds, Component, Genesis, Member, compare_layers
 from fl_core.dag.genesis_toml import genesis_from_table
-from fl_core.dag.profiles import PROFILES, differences, profile_of
+from fl_core.dag.profiles import PROFILES, differences, protection
 from fl_core.errors import ConfigurationError
 from fl_core.models import ModelLayout, TensorSpec
 from fl_core.registry import written_params
@@ -37,7 +37,7 @@ def test_name_alone_is_enough() -> None:
         members=(FOUNDER,),
         training={"epochs": 3, "initial_epochs": 3},
     )
-    assert (profile_of(genesis), differences(genesis)) == (PROFILES["open"], ())
+    assert (genesis.authors.name, differences(genesis)) == ("open", ())
 
 
 def test_the_rule_of_authors_brings_its_profile_and_what_is_said_wins() -> None:
@@ -47,6 +47,18 @@ def test_the_rule_of_authors_brings_its_profile_and_what_is_said_wins() -> None:
     other = genesis_of('name = "x"\nweights = { name = "examples" }\nbounds = { max_step_growth = 20 }')
     assert other.weights == Component("examples", {"factor": 3})
     assert differences(other) == ("weights", "max_step_growth")
+
+
+def test_what_a_ledger_is_told_to_protect_follows_its_rules() -> None:
+    def told(text: str) -> tuple[str, str]:
+        found = protection(genesis_of(f'name = "x"\n{text}'))
+        assert found is not None
+        return found.against, found.leaves
+
+    plain, listed = 'aggregator = { name = "fedavg" }', 'authors = { name = "listed" }'
+    assert ["one bad client" in told(text)[0] for text in ("", listed, plain)] == [True, True, False]
+    assert ["a plain mean drops nobody" in told(text)[1] for text in ("", listed, plain)] == [False, False, True]
+    assert ["strangers" in told(text)[0] for text in ("", listed, f"{plain}\n{listed}")] == [False, True, True]
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -65,7 +77,7 @@ def test_a_profile_is_what_a_server_carries_out(name: str) -> None:
 
 def test_a_trimmed_mean_that_is_only_named_is_that_of_open_ledgers() -> None:
     named = AGGREGATORS.build("trimmed-mean", {})
-    assert written_params(named.params) == PROFILES["open"].rules["aggregator"].params
+    assert written_params(named.params) == PROFILES["open"]["aggregator"].params
 
 
 def test_a_joiner_trains_for_as_many_epochs_as_it_will_later_unless_told_otherwise() -> None:
