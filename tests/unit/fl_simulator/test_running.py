@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fl_core.errors import DagAcflError
+from fl_core.selection import SELECTORS
 from fl_core.types import JsonScalar
 from fl_core.verify import verify
 from fl_simulator.config.experiment import PlannedRun
@@ -353,6 +354,7 @@ def test_what_a_part_of_ones_own_raises_is_told_with_its_file_and_line(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(SELECTORS, "_entries", dict(SELECTORS._entries))  # other tests shall not find it
     broken = planned({"name": "dag-acfl", "selector": "their_selector:Broken"})
     end = play_one(
         0,
