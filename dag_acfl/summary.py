@@ -25,10 +25,11 @@ def summarise(source: LedgerSource) -> dict[str, Any]:
     """Read headers and the genesis document; no model is read.
 
     Returns:
-        JSON values: the rules as ``genesis`` has them, its ``profile`` and where it ``differs`` from it, counts and
-        sizes. ``clusters``: sizes of Louvain's communities; ``shared``: updates that began with an average with others'
-        models; ``authors``: of each, how much it published, how much of that so ``shared``, ``with`` whom how often,
-        its newest's metrics, and its community from 1.
+        JSON values: the rules as ``genesis`` has them, its ``profile``, where it ``differs`` from it, and the
+        ``protection`` that its rules give: ``against`` what, and what it ``leaves``; counts and sizes. ``clusters``:
+        sizes of Louvain's communities; ``shared``: updates that began with an average with others' models;
+        ``authors``: of each, how much it published, how much of that so ``shared``, ``with`` whom how often, its
+        newest's metrics, and its community from 1.
     """
     genesis: Genesis | None = None
     depths: dict[TxId, int] = {}

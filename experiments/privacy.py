@@ -1,8 +1,9 @@
 """What differential privacy costs and what it hides: ε against accuracy, clusters found and membership attacks.
 
 Clients see digits upright or on their side, one cluster each. They train by ``TorchTrainer`` and share through a
-ledger in this process, one after another, as through a server. Each method has the same model and the same first one.
-DP clients spend the ε of their row over all their updates. Writes a table into ``results/privacy``.
+ledger in this process, one after another, as through a server; averages are plain means, weighted by examples. Each
+method has the same model and the same first one. DP clients spend the ε of their row over all their updates. Writes a
+table into ``results/privacy``.
 
     pip install opacus; dag-acfl data fetch mnist
     python -m experiments.privacy
@@ -56,15 +57,16 @@ class Setting:
     dp_learning_rate: float
 
 
-SETTINGS: Final[dict[str, Setting]] = {
+_MNIST: Final = Setting(
+    "mnist", 8, 784, 600, 200, updates=10, epochs=1, batch=10, learning_rate=0.1, dp_learning_rate=2.0
+)
+SETTINGS: Final = {
     "digits": Setting(
         "digits", 8, 64, 160, 60, updates=10, epochs=2, batch=10, learning_rate=0.2, dp_learning_rate=2.0
     ),
-    "mnist": Setting(
-        "mnist", 8, 784, 600, 200, updates=10, epochs=1, batch=10, learning_rate=0.1, dp_learning_rate=2.0
-    ),
+    "mnist": _MNIST,
+    "mnist, 40 clients": replace(_MNIST, clients=40),
 }
-SETTINGS["mnist, 40 clients"] = replace(SETTINGS["mnist"], clients=40)
 CLIP: Final = 1.0
 RATE: Final = 0.5
 """Of each example to be in a step of DP-SGD, so that an epoch has two."""
@@ -202,7 +204,6 @@ def played(name: str, seed: int, method: Method) -> Figures:
     layout = trainers[0].layout()
     table = {
         "name": setting.data,
-        "candidates": {"name": "newest"},
         "bounds": {"max_noise_std": 100.0 if method.is_aware else 0.0},
     }
     ledger = LocalLedger(table, FirstModel(trainers[0].initial_arrays(), layout, ()))

@@ -50,12 +50,15 @@ def remove(authors: Authors, *, data_dir: DataDir = None) -> None:
     Example: dag-acfl authors remove key:5f0c1e…
     """
     from fl_core.dag.acts import ActKind  # noqa: PLC0415
+    from fl_core.types import AuthorId  # noqa: PLC0415
 
     with membership(data_dir) as members:
-        known, proposed = members.acts.authors, {each.signed.act.subject for each in members.open()}
-        for author in author_ids(authors):
-            if known.listed is not None and not (known.allows(author) or author in {*known.listed, *proposed}):
-                raise ParameterError(f"{author} is not listed; who is: dag-acfl authors list")
+        of_lists = (ActKind.LIST_AUTHOR, ActKind.UNLIST_AUTHOR)
+        named = {each.act.subject for each in members.acts.all() if each.act.kind in of_lists}
+        known = members.acts.authors.all_names([AuthorId(each) for each in named])
+        strangers = [author for author in author_ids(authors) if author not in known]
+        if members.acts.authors.listed is not None and strangers:
+            raise ParameterError(f"{strangers[0]} was never listed; who is: dag-acfl authors list")
         _decide(members, ActKind.UNLIST_AUTHOR, authors)
 
 

@@ -158,7 +158,10 @@ def mean_and_worst(values: pd.Series) -> str:
     known = values.dropna().tolist()
     if not known:
         return "-"
-    mean, half = fmean(known), half_interval(known)
+    mean = fmean(known)
+    if len(known) == 1:
+        return f"{mean:.3f}"
+    half = half_interval(known)
     return f"{mean:.3f} [{mean - half:.3f}, {mean + half:.3f}] ({max(known):.3f})"
 
 

@@ -45,8 +45,6 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, Mapping[str, type]]]] = {
 }
 """Parameters of the rules that this version knows; those of later versions are not looked at."""
 
-_KINDS: Final = {int: "a whole number of at least 1", str: "text", bool: "true or false"}
-
 _MOST: Final = 2**31
 """The largest bound that is a count."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
@@ -418,19 +416,22 @@ def check_parameters(rule: str, component: Component) -> None:
     Raises:
         GenesisError: They are others, or of another type.
     """
-    kinds, name = _PARAMETERS[rule].get(component.name), f"{rule} {component.name!r}"
+    kinds = _PARAMETERS[rule].get(component.name)
     if kinds is None:
         return
-    for key in component.params.keys() - kinds.keys():
-        raise GenesisError(f"{name} has no parameter {key!r}; known: {', '.join(kinds) or 'none'}")
-    for key in kinds.keys() - component.params.keys():
-        raise GenesisError(f"{name} lacks its parameter {key!r}")
+    name = f"{rule} {component.name!r}"
+    if unknown := sorted(component.params.keys() - kinds.keys()):
+        having = [other for other, known in _PARAMETERS[rule].items() if unknown[0] in known]
+        cure = f'it belongs to name = "{having[0]}"' if having else f"known: {', '.join(kinds) or 'none'}"
+        raise GenesisError(f"{name} has no parameter {unknown[0]!r}; {cure}")
+    if missing := sorted(kinds.keys() - component.params.keys()):
+        raise GenesisError(f"{name} lacks its parameter {missing[0]!r}")
     for key, kind in kinds.items():
         value = component.params[key]
-        if type(value) is not kind:
-            raise GenesisError(f"{name}: {key} must be {_KINDS[kind]}, not {value!r}")
         if kind is int:
             _check_integer(f"{name}: {key}", value, low=1, high=_MOST)
+        elif type(value) is not kind:
+            raise GenesisError(f"{name}: {key} must be {'text' if kind is str else 'true or false'}, not {value!r}")
 
 
 def _check_integer(name: str, value: object, *, low: int, high: int) -> None:

@@ -81,7 +81,7 @@ def genesis_from_table(
     members = [Member(**_strings(each, "members", ("key", "name"))) for each in _list(table, "members")]
     buffers = _in_order(_list(layout_table, "buffers"), layout)
     who = _table(table, "authors").get("name", RULES["authors"].name)
-    profile = PROFILES.get(who, PROFILES["open"])  # what is unknown is refused below
+    profile = PROFILES.get(str(who), PROFILES["open"])  # what is unknown is refused below
     defaults = {**profile, "comparison": compare_all(layout, buffers)}
     genesis = Genesis(
         name=table["name"],
@@ -125,6 +125,8 @@ def _strings(value: Any, where: str, keys: Sequence[str]) -> dict[str, Any]:
 def _component(table: Mapping[str, Any], rule: str, default: Component, layout: ModelLayout) -> Component:
     given = _table(table, rule)
     name = given.pop("name", default.name)
+    if not isinstance(name, str):
+        raise GenesisError(f"[{rule}]: name must be text, not {name!r}")
     if rule == "comparison" and name == "layers":
         return compare_layers(_in_order(_list(given, "tensors"), layout))
     if rule == "comparison" and name == SKETCH.name:

@@ -29,38 +29,47 @@ PROFILES: Final[Mapping[str, Mapping[str, Component]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """What a ledger's rules do for those who take part, and what not, in a line each."""
+    """What a ledger's rules protect who takes part against, and what they leave, in a line each."""
 
     against: str
     leaves: str
 
 
 def protection(genesis: Genesis) -> Protection | None:
-    """By a ledger's rules of authors and of averaging; None for authors of a later version."""
+    """What is known of a ledger's rules; None for authors of a later version.
+
+    Of one bad client the profiles' rules and plain means were measured (docs/security.md), and no others.
+    """
     if genesis.authors.name not in PROFILES:
         return None
-    against, leaves = ["steps that are too long"], []
+    against, leaves = list[str](), list[str]()
+    if genesis.bounds.limit_steps:
+        against.append("steps that are too long")
     if genesis.aggregator.name == "fedavg":
-        leaves.append("backdoors by one bad client of nine: a plain mean drops nobody")
+        leaves.append("one bad client of nine: its backdoor and some of the accuracy, for a plain mean drops nobody")
+    elif {"selector", "candidates", "aggregator"} & {*differences(genesis)}:
+        leaves.append("one bad client: not measured with these rules")
     else:
         against.append("one bad client of nine, mostly: models count alike, of three and more the extremes are dropped")
-        leaves.append("a part of accuracy to it; backdoors by two of ten, or by one beside four honest or fewer")
+        leaves.append("a part of the accuracy to it; backdoors by two of ten, or by one beside four honest or fewer")
     if genesis.authors.name == "listed":
         against.append("strangers and many names: only listed authors publish")
     else:
         leaves.append("who comes under many names: for that, tokens or --authors listed")
-    return Protection("; ".join(against), "; ".join(leaves))
+    return Protection("; ".join(against) or "nothing of this", "; ".join(leaves))
 
 
 def differences(genesis: Genesis) -> tuple[str, ...]:
-    """The rules in which a ledger differs from its profile, by name.
-
-    What is compared and who is chosen follow the model and the data; ``ledger inspect`` lists them.
-    """
+    """The rules where a ledger differs from its profile, by name, but for what is compared, which follows the model."""
     profile = PROFILES.get(genesis.authors.name)
     if profile is None:
         return ()
-    rules = ("candidates", "aggregator", "weights", "freshness", "authors")
-    other = [rule for rule in rules if getattr(genesis, rule) != profile[rule]]
+    rules = ("selector", "candidates", "aggregator", "weights", "freshness", "authors")
+    other = [rule for rule in rules if not _is_as(getattr(genesis, rule), profile[rule])]
     steps = ("max_first_step", "max_step_growth", "max_layer_growth", "max_noise_std", "max_taint")
     return (*other, *(each for each in steps if getattr(genesis.bounds, each) != getattr(Bounds(), each)))
+
+
+def _is_as(rule: Component, profile: Component) -> bool:
+    """A ledger writes out the parameters that a profile leaves to the selector's defaults; those are not compared."""
+    return rule.name == profile.name and profile.params.items() <= rule.params.items()

@@ -330,7 +330,10 @@ def test_a_ledger_of_listed_authors_begins_with_a_list(tmp_path: Path, capsys: p
     listed = run("authors", "list", "--data-dir", "x", capsys=capsys)
     assert listed == f"ledger 'pilot': 1 author listed\n  {author}\n"
     other = "hash:" + "6" * 64
-    assert f"{other} is not listed" in refused("authors", "remove", other, "--data-dir", "x", capsys=capsys)
+    assert f"{other} was never listed" in refused("authors", "remove", other, "--data-dir", "x", capsys=capsys)
+    run("authors", "rotate", author, other, "--data-dir", "x", capsys=capsys)
+    run("authors", "remove", author, "--data-dir", "x", capsys=capsys)
+    assert run("authors", "list", "--data-dir", "x", capsys=capsys).startswith("ledger 'pilot': 0 authors listed\n")
     run("authors", "remove", author, "--data-dir", "x", capsys=capsys)
     run("ledger", "verify", "x", capsys=capsys)
     run("ledger", "init", "--name", "open", "--model", model, "--data-dir", "y", capsys=capsys)
@@ -400,7 +403,10 @@ def test_a_file_and_options_make_genesis(tmp_path: Path, capsys: pytest.CaptureF
     options = ("--name", "pilot", "--hint", "epochs=3")
     run("ledger", "init", "genesis.toml", "--model", model, "--data-dir", "x", *options, capsys=capsys)
     inspected = run("ledger", "inspect", "x", capsys=capsys)
-    assert re.search(r"profile +open, but for aggregator, authors, max_step_growth", inspected)
+    assert re.search(r"profile +open, but for selector, aggregator, authors, max_step_growth", inspected)
+    assert re.search(r"leaves +one bad client: not measured with these rules", inspected)
+    told = json.loads(run("ledger", "inspect", "x", "--json", capsys=capsys))["protection"]
+    assert told["against"] == "steps that are too long"
     run("ledger", "export", "out.dagacfl", "x", capsys=capsys)
     document = re.search(rb'\{"aggregator".+?"weights":\{.+?\}\}\}', Path("out.dagacfl").read_bytes())
     assert document is not None
@@ -424,6 +430,12 @@ def test_a_file_and_options_make_genesis(tmp_path: Path, capsys: pytest.CaptureF
         ("bounds.max_step_growth = 1", "max_step_growth"),
         ('selector = { name = "beast", alpha = 2 }', "below 1"),
         ('selector.colour = "red"', "no parameter 'colour'"),
+        ('selector.name = ["beast"]', "[selector]: name must be text"),
+        ('aggregator.name = "FedAvg"', "[aggregator]: a ledger names its rules by words"),
+        ('candidates.name = "oldest"', "known: newest, tips"),
+        ('candidates.colour = "red"', "no parameters, not colour"),
+        ("weights.factor = 5", "no parameter 'factor'; it belongs to name = \"examples\""),
+        ("freshness = { b = 1, a = 1 }", "no parameter 'a'; known: window_s"),
         ('comparison = { name = "layers", tensors = ["fc9.weight"] }', "fc9.weight"),
         ("bounds.max_parents = 0", "max_parents"),
         ("bounds = 3", "bounds must be a table"),

@@ -145,7 +145,7 @@ def init(
 
 
 def _say(rules: "Genesis", ledger: str) -> None:
-    """What was made, what it protects and what not."""
+    """Print what was made, what its rules protect against and what they leave."""
     from fl_core.dag.profiles import differences, protection  # noqa: PLC0415
 
     typer.echo(f"ledger {rules.name!r} is made: {ledger}")
@@ -153,11 +153,9 @@ def _say(rules: "Genesis", ledger: str) -> None:
     if rules.local:
         typer.echo(f"  stays     with each client: {', '.join(tensor.name for tensor in rules.local)}")
     typer.echo(f"  compared  {_compared(rules)}")
-    typer.echo(f"  selector  {rules.selector.name}, aggregator {rules.aggregator.name}")
+    typer.echo(f"  selector  {rules.selector.name}, aggregator {rules.aggregator.name}, weights {rules.weights.name}")
     if rules.weights.name == "examples" and rules.aggregator.name != "fedavg":
-        typer.echo(
-            f'  weights   all alike: {rules.aggregator.name} counts no examples; [aggregator] name = "fedavg" does'
-        )
+        typer.echo("            of the project's own aggregators fedavg alone counts examples")
     if (known := protection(rules)) is not None:
         differs = differences(rules)
         but = f", but for {', '.join(differs)}" if differs else ""
@@ -194,11 +192,14 @@ def _checked(rule: str, component: "Component") -> "Component":
     from fl_core.aggregation import AGGREGATORS  # noqa: PLC0415
     from fl_core.candidates import CANDIDATE_RULES  # noqa: PLC0415
     from fl_core.dag.genesis import Component  # noqa: PLC0415
+    from fl_core.errors import UnknownNameError  # noqa: PLC0415
     from fl_core.registry import written_params  # noqa: PLC0415
     from fl_core.selection import SELECTORS  # noqa: PLC0415
 
-    if rule == "candidates":
-        CANDIDATE_RULES[component.name]  # refuses what no server would serve
+    if rule == "candidates" and component.name not in CANDIDATE_RULES:
+        raise UnknownNameError("candidate rule", component.name, CANDIDATE_RULES)
+    if rule == "candidates" and component.params:
+        raise ParameterError(f"candidate rules have no parameters, not {', '.join(component.params)}")
     registries: Mapping[str, Any] = {"selector": SELECTORS, "aggregator": AGGREGATORS}
     if rule not in registries:
         return component

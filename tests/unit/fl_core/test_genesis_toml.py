@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,33 @@ def test_what_a_ledger_is_told_to_protect_follows_its_rules() -> None:
     assert ["one bad client" in told(text)[0] for text in ("", listed, plain)] == [True, True, False]
     assert ["a plain mean drops nobody" in told(text)[1] for text in ("", listed, plain)] == [False, False, True]
     assert ["strangers" in told(text)[0] for text in ("", listed, f"{plain}\n{listed}")] == [False, True, True]
+    assert (
+        "steps" not in told("bounds = { max_first_step = 1e300, max_step_growth = 1e300, max_layer_growth = 1e300 }")[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "named"),
+    [
+        ('aggregator = { name = "trimmed-mean", trim_share = 0.1 }', "aggregator"),
+        ('aggregator = { name = "krum" }', "aggregator"),
+        ('candidates = { name = "tips" }', "candidates"),
+        ('selector = { name = "least-squares", min_tips = 1 }', "selector"),
+        ('selector = { name = "top-k", k = 3 }', "selector"),
+    ],
+)
+def test_of_rules_that_were_not_attacked_nothing_is_promised(rule: str, named: str) -> None:
+    genesis = genesis_of(f'name = "x"\n{rule}')
+    found = protection(genesis)
+    assert found is not None
+    assert "one bad client" not in found.against
+    assert "not measured" in found.leaves
+    assert differences(genesis) == (named,)
+
+
+def test_of_authors_of_a_later_version_nothing_is_known() -> None:
+    genesis = replace(genesis_of('name = "x"'), authors=Component("elected"))
+    assert (protection(genesis), differences(genesis)) == (None, ())
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -68,14 +96,21 @@ def test_a_profile_is_what_a_server_carries_out(name: str) -> None:
     assert written_params(aggregator.params) == genesis.aggregator.params, "every parameter is written out"
     assert genesis.candidates.name in CANDIDATE_RULES
     assert aggregator.min_models <= 3, "it works where three models are averaged"
+
+
+def test_the_rules_of_new_ledgers_are_those_of_their_page() -> None:
     page = (Path(__file__).parents[3] / "docs" / "security.md").read_text("utf-8")
-    rows = dict(re.findall(r"^\| (\w+) \| (.+?) \|$", page, re.MULTILINE))
+    _, _, section = page.partition("## Two kinds of ledger")
+    rows = dict(re.findall(r"^\| (\w+) \| (.+?) \|$", section.partition("\n## ")[0], re.MULTILINE))
     for rule in ("candidates", "selector", "aggregator", "weights"):
-        told: Component = getattr(genesis, rule)
+        told = PROFILES["open"][rule]
         assert all(str(each) in rows[rule] for each in (told.name, *told.params.values())), (rule, rows[rule])
+    for bound in ("max_step_growth", "max_layer_growth"):
+        assert f"{getattr(Bounds(), bound):g}" in rows["bounds"]
+        assert bound in rows["bounds"]
 
 
-def test_a_trimmed_mean_that_is_only_named_is_that_of_open_ledgers() -> None:
+def test_a_trimmed_mean_that_is_only_named_is_that_of_new_ledgers() -> None:
     named = AGGREGATORS.build("trimmed-mean", {})
     assert written_params(named.params) == PROFILES["open"]["aggregator"].params
 

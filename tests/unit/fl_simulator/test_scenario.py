@@ -92,7 +92,7 @@ def test_an_unknown_partition_or_strategy_is_told_all_there_are(section: str, re
         ({"bounds": {"max_parents": 0}}, "max_parents"),
         ({"bounds": {"max_paronts": 3}}, "max_paronts"),
         ({"selecter": {"rule": "robust"}}, "no part 'selecter'"),
-        ({"weights": {"factor": 3.5}}, "weights 'examples': factor must be a whole number of at least 1, not 3.5"),
+        ({"weights": {"factor": 3.5}}, "weights 'examples': factor must be an integer in [1, 2147483648], not 3.5"),
         ({"freshness": {"window": 60}}, "freshness 'time' has no parameter 'window'; known: window_s"),
         ({"gossip_delay": -1.0}, "gossip_delay must be at least"),
     ],
