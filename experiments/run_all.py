@@ -59,7 +59,7 @@ PARTS = (
     Part("digits", 1),
     Part("graph_digits", 1),
     Part("clustered/shifts", 15, is_default=False),
-    Part("clustered/other_data", 47, is_default=False),
+    Part("clustered/other_data", 78, is_default=False),
     Part("clustered/untouched", 28, is_default=False),
     Part("clustered/conditions", 15, is_default=False),
     Part("clustered/few_samples", 15, is_default=False),
