@@ -115,7 +115,7 @@ PARTS = (
     Part("uncoordinated_initialisation/epochs", 17, is_default=False),
     Part("uncoordinated_initialisation/total_data", 18, is_default=False),
     Part("d_cliques/mnist_100", 8),
-    Part("d_cliques/mnist_1000", 17),
+    Part("d_cliques/mnist_1000", 17, is_default=False),
     Part("d_cliques/interclique", 21, is_default=False),
     Part("d_cliques/topologies", 10, is_default=False),
     Part("d_cliques/cliques_removed", 10, is_default=False),
