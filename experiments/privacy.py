@@ -33,7 +33,7 @@ from fl_core.trust.membership_inference import auc, found_at
 from fl_core.types import Vector64
 from fl_simulator.data.fetch import load
 from fl_simulator.data.rotated import ClientData, rotated_digits
-from fl_simulator.report import half_interval
+from fl_simulator.report import interval
 
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "privacy"
 TURNS: Final = (0, 90)
@@ -290,11 +290,10 @@ def table(figures: Sequence[Figures]) -> Iterator[str]:
             what: statistics.fmean(getattr(each, what) for each in those)
             for what in ("given", "trained", "shared", "auc", "found", "loss_auc")
         }
-        half = half_interval([each.given for each in those])
         pure = [each.own_cluster for each in those if each.own_cluster is not None]
         cells = (
             *(data, name, "∞" if target is None else f"{target:g}"),
-            f"{mean['given']:.3f} [{mean['given'] - half:.3f}, {mean['given'] + half:.3f}]",
+            f"{mean['given']:.3f} {interval([each.given for each in those], 3)}",
             *(f"{mean['trained']:.3f}", f"{mean['shared']:.0%}", f"{statistics.fmean(pure):.0%}" if pure else "-"),
             *(f"{mean['auc']:.3f}", f"{mean['found']:.1%}", f"{mean['loss_auc']:.3f}"),
         )

@@ -226,10 +226,15 @@ def mean_and_interval(values: Sequence[float], digits: int) -> str:
     mean, count = statistics.fmean(values), len(values)
     if count == 1:
         return f"{mean:+.{digits}f} (1)"
-    half = half_interval(values)
-    ends = (mean, mean - half, mean + half)
-    mean, low, high = (0.0 if abs(each) < _ROUNDING else each for each in ends)  # a -0.0000 would be less than nought
-    return f"{mean:+.{digits}f} [{low:.{digits}f}, {high:.{digits}f}] ({count})"
+    mean = 0.0 if abs(mean) < _ROUNDING else mean  # a -0.0000 would be less than nought
+    return f"{mean:+.{digits}f} {interval(values, digits)} ({count})"
+
+
+def interval(values: Sequence[float], digits: int) -> str:
+    """``[0.0100, 0.0146]``: a mean's 95 % confidence interval by Student's t; of two values at least."""
+    mean, half = statistics.fmean(values), half_interval(values)
+    low, high = (0.0 if abs(each) < _ROUNDING else each for each in (mean - half, mean + half))
+    return f"[{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def half_interval(values: Sequence[float]) -> float:

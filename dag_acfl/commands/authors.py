@@ -50,15 +50,8 @@ def remove(authors: Authors, *, data_dir: DataDir = None) -> None:
     Example: dag-acfl authors remove key:5f0c1e…
     """
     from fl_core.dag.acts import ActKind  # noqa: PLC0415
-    from fl_core.types import AuthorId  # noqa: PLC0415
 
     with membership(data_dir) as members:
-        of_lists = (ActKind.LIST_AUTHOR, ActKind.UNLIST_AUTHOR)
-        named = {each.act.subject for each in members.acts.all() if each.act.kind in of_lists}
-        known = members.acts.authors.all_names([AuthorId(each) for each in named])
-        strangers = [author for author in author_ids(authors) if author not in known]
-        if members.acts.authors.listed is not None and strangers:
-            raise ParameterError(f"{strangers[0]} was never listed; who is: dag-acfl authors list")
         _decide(members, ActKind.UNLIST_AUTHOR, authors)
 
 
@@ -151,8 +144,17 @@ def author_ids(texts: "Sequence[str]") -> "tuple[AuthorId, ...]":
 
 
 def _decide(members: "Membership", kind: "ActKind", authors: "Sequence[str]") -> None:
+    from fl_core.dag.acts import ActKind  # noqa: PLC0415
+
     if members.acts.authors.listed is None:
         raise ParameterError(
             "this ledger is open: everybody may publish; `dag-acfl ledger init --authors listed` makes another"
         )
-    propose(members, kind, author_ids(authors))
+    named = author_ids(authors)
+    if kind is ActKind.UNLIST_AUTHOR:  # a typo would look like a key that is stopped
+        lists = (ActKind.LIST_AUTHOR, ActKind.UNLIST_AUTHOR)
+        of_lists = author_ids([each.act.subject for each in members.acts.all() if each.act.kind in lists])
+        known = members.acts.authors.all_names(of_lists)
+        if strangers := [author for author in named if author not in known]:
+            raise ParameterError(f"{strangers[0]} was never listed; who is: dag-acfl authors list")
+    propose(members, kind, named)

@@ -17,7 +17,7 @@ import pandas as pd
 
 from experiments.reporting import Played, refuse_fewer, update_reports
 from fl_simulator.config.experiment import read_experiment
-from fl_simulator.report import RUN, half_interval, mean_and_spread, to_markdown
+from fl_simulator.report import RUN, interval, mean_and_spread, to_markdown
 from fl_simulator.run.folder import ENVIRONMENT
 from fl_simulator.run.record import RunLabel
 
@@ -158,11 +158,8 @@ def mean_and_worst(values: pd.Series) -> str:
     known = values.dropna().tolist()
     if not known:
         return "-"
-    mean = fmean(known)
-    if len(known) == 1:
-        return f"{mean:.3f}"
-    half = half_interval(known)
-    return f"{mean:.3f} [{mean - half:.3f}, {mean + half:.3f}] ({max(known):.3f})"
+    more = f" {interval(known, 3)} ({max(known):.3f})" if len(known) > 1 else ""
+    return f"{fmean(known):.3f}{more}"
 
 
 def is_undisturbed(settings: pd.Series) -> pd.Series:

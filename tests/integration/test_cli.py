@@ -455,6 +455,15 @@ def test_a_wrong_rule_leaves_no_ledger_behind(
     assert not Path("dag-acfl-data").exists()
 
 
+def test_weights_that_the_aggregator_does_not_count_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(first_model(tmp_path / "first.safetensors"))
+    Path("genesis.toml").write_text('weights.name = "examples"')
+    text = run("ledger", "init", "genesis.toml", "--name", "x", "--model", model, "--data-dir", "x", capsys=capsys)
+    assert "weights examples\n            of the project's own aggregators fedavg alone counts examples" in text
+
+
 def test_a_hint_given_twice_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(first_model(tmp_path / "first.safetensors"))
     hints = ("--hint", "a=1", "--hint", "a=2")

@@ -192,14 +192,13 @@ def _checked(rule: str, component: "Component") -> "Component":
     from fl_core.aggregation import AGGREGATORS  # noqa: PLC0415
     from fl_core.candidates import CANDIDATE_RULES  # noqa: PLC0415
     from fl_core.dag.genesis import Component  # noqa: PLC0415
-    from fl_core.errors import UnknownNameError  # noqa: PLC0415
     from fl_core.registry import written_params  # noqa: PLC0415
     from fl_core.selection import SELECTORS  # noqa: PLC0415
 
-    if rule == "candidates" and component.name not in CANDIDATE_RULES:
-        raise UnknownNameError("candidate rule", component.name, CANDIDATE_RULES)
-    if rule == "candidates" and component.params:
-        raise ParameterError(f"candidate rules have no parameters, not {', '.join(component.params)}")
+    if rule == "candidates":
+        CANDIDATE_RULES[component.name]  # raises where there is none: no server would serve the ledger
+        if component.params:
+            raise ParameterError(f"candidate rules have no parameters, not {', '.join(component.params)}")
     registries: Mapping[str, Any] = {"selector": SELECTORS, "aggregator": AGGREGATORS}
     if rule not in registries:
         return component
